@@ -1,0 +1,56 @@
+# Everything a newcomer needs: each target makes the environment it wants, then does its job.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench docs clean
+
+help:           ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+# torch is installed first and by its exact pin: an open range would pull gigabytes of CUDA packages.
+$(VENV)/base: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("gradpivot needs Python 3.11 or newer; run make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) "$$(grep '^torch==' constraints.txt)"
+	$(PIP) --editable '.[figures]'
+	@touch $@
+
+$(VENV)/dev: $(VENV)/base
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/docs: $(VENV)/base
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
+demo: $(VENV)/base      ## Forget a digit, compare methods, write demo/report.html
+	$(BIN)/gradpivot demo --out demo
+
+# One thread a test process: the machine's cores are shared by the processes, and sums do not depend on the count.
+test: $(VENV)/dev       ## Run all tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --quiet
+
+lint: $(VENV)/dev       ## Style, types, and which layer may import which
+	$(BIN)/ruff check src tests benchmarks examples docs
+	$(BIN)/ruff format --check src tests benchmarks examples docs
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/dev     ## Format the code
+	$(BIN)/ruff format src tests benchmarks examples docs
+	$(BIN)/ruff check --fix src tests benchmarks examples docs
+
+bench: $(VENV)/dev      ## Measure ratios: pivot step, TorchJD, membership attack
+	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/membership.py
+
+docs: $(VENV)/docs      ## Build docs/_build/html
+	$(BIN)/python -m gradpivot.report.explain docs/figures
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
+clean:          ## Remove the environment and everything built
+	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,89 @@
+"""gradpivot: controllable machine unlearning.
+
+Make a trained PyTorch model forget chosen data, as much as you ask for and no more::
+
+    from gradpivot import CUP, ForgetSplit, unlearn
+
+    split = ForgetSplit.by_class(train, test, classes=3)
+    result = unlearn(model, split, CUP(gamma=0.5))
+    print(result.scores)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.version import __version__
+
+if TYPE_CHECKING:
+    from gradpivot import geometry
+    from gradpivot.api import Trace, score, trace, unlearn
+    from gradpivot.backward import Pivot, PivotStep
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.errors import GradPivotError
+    from gradpivot.evaluate.scores import Scores
+    from gradpivot.frontier.frontier import Frontier
+    from gradpivot.methods import list_methods
+    from gradpivot.methods.cup import CUP
+    from gradpivot.methods.ga import GA
+    from gradpivot.methods.retrain import Retrain
+    from gradpivot.methods.ws import WS
+    from gradpivot.run import Result
+    from gradpivot.tasks.classification import Classification
+
+__all__ = [
+    "CUP",
+    "GA",
+    "WS",
+    "Classification",
+    "ForgetSplit",
+    "Frontier",
+    "GradPivotError",
+    "Pivot",
+    "PivotStep",
+    "Result",
+    "Retrain",
+    "Scores",
+    "Trace",
+    "__version__",
+    "geometry",
+    "list_methods",
+    "score",
+    "trace",
+    "unlearn",
+]
+
+# Where each public name lives. Looked up on first use, so that importing gradpivot does not import torch and
+# the command line answers in half a second.
+_HOMES = {
+    "CUP": "methods.cup",
+    "Classification": "tasks.classification",
+    "ForgetSplit": "data.split",
+    "Frontier": "frontier.frontier",
+    "GA": "methods.ga",
+    "GradPivotError": "errors",
+    "Pivot": "backward",
+    "PivotStep": "backward",
+    "Result": "run",
+    "Retrain": "methods.retrain",
+    "Scores": "evaluate.scores",
+    "Trace": "api",
+    "WS": "methods.ws",
+    "list_methods": "methods",
+    "score": "api",
+    "trace": "api",
+    "unlearn": "api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "geometry":
+        return importlib.import_module("gradpivot.geometry")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"gradpivot.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'gradpivot' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,371 @@
+"""The pivot for any PyTorch code: two losses in, ``.grad`` out, then any optimiser steps.
+
+pivot = Pivot(gamma=0.5)
+pivot.backward(forget_loss, retain_loss, model.parameters())
+optimizer.step()
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from gradpivot.errors import GradPivotError, NonFiniteError
+from gradpivot.geometry.combination import combine
+from gradpivot.geometry.gramian import Gram, gram_of
+from gradpivot.geometry.pivot import Case, PivotWeighting, case_of, check_gamma
+from gradpivot.geometry.weighting import Weighting, Weights
+
+__all__ = ["Pivot", "PivotStep", "gradient_of"]
+
+Loss = Tensor | Callable[[], Tensor]
+Gamma = float | Callable[[int], float]
+Gradient = list[Tensor | None]
+
+
+class Scaler(Protocol):
+    """What is used of :class:`torch.amp.GradScaler`."""
+
+    def scale(self, outputs: Tensor) -> Tensor:
+        """The loss times the current scale."""
+        ...
+
+    def get_scale(self) -> float:
+        """The current scale."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PivotStep:
+    """What one backward pass found and wrote.
+
+    Attributes:
+        gamma: The γ in force, or None under another weighting.
+        cosine: cos α between the two gradients; NaN if one of them vanishes.
+        phi: φ = π − α, the angle between the two anchors in radians; NaN likewise.
+        forget_weight: a of the written gradient a·f + b·r, length limit included.
+        retain_weight: b of it.
+        forget_norm: ‖f‖.
+        retain_norm: ‖r‖.
+        step_norm: ‖a·f + b·r‖ as written.
+        conflict: Whether the gradients conflict (cos α < 0).
+        pareto_stationary: Whether no conflict-free descent direction exists; opposed gradients then leave
+            ``.grad`` at zero.
+        case: Which rule was followed.
+        overflow: Whether a scaled gradient overflowed, so that the GradScaler will skip this step.
+    """
+
+    gamma: float | None
+    cosine: float
+    phi: float
+    forget_weight: float
+    retain_weight: float
+    forget_norm: float
+    retain_norm: float
+    step_norm: float
+    conflict: bool
+    pareto_stationary: bool
+    case: Case | None
+    overflow: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary."""
+        return {**asdict(self), "case": self.case.value if self.case else None}
+
+
+class Pivot:
+    """Turns two losses into one conflict-free gradient (CUP; Hwang & Lim, 2025).
+
+    Args:
+        gamma: The unlearning intensity γ ∈ [0, 1], or a function of the number of backward passes done
+            so far (0, 1, …).
+        weighting: Another rule from the Gram matrix to two weights in the place of the pivot
+            (:class:`~gradpivot.geometry.WeightedSum`, or a TorchJD weighting through
+            :func:`gradpivot.geometry.torchjd.from_torchjd`). Give either this or ``gamma``.
+        max_norm: Limit on the length of the gradient written; None leaves the paper's ‖T‖.
+        forget_weight: w_f in T = w_f·f + w_r·r, which sets the length only.
+        retain_weight: w_r in it.
+
+    Attributes:
+        steps: Backward passes done; what a γ schedule is called with.
+    """
+
+    def __init__(
+        self,
+        gamma: Gamma | None = None,
+        *,
+        weighting: Weighting | None = None,
+        max_norm: float | None = None,
+        forget_weight: float = 1.0,
+        retain_weight: float = 1.0,
+    ) -> None:
+        if (gamma is None) == (weighting is None):
+            raise GradPivotError("give either gamma (0 keeps, 1 forgets) or another weighting")
+        if gamma is not None and not callable(gamma):
+            gamma = check_gamma(gamma)
+        if max_norm is not None and not max_norm > 0:
+            raise GradPivotError(f"max_norm is {max_norm}; give a positive length, or None for no limit")
+        self.gamma = gamma
+        self.weighting = weighting
+        self.max_norm = max_norm
+        self.forget_weight = forget_weight
+        self.retain_weight = retain_weight
+        self.steps = 0
+        self._accumulated: tuple[Gradient, Gradient] | None = None
+
+    def state_dict(self) -> dict[str, int]:
+        """What a checkpoint must keep: the position in the γ schedule."""
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Continue from :meth:`state_dict`."""
+        self.steps = int(state["steps"])
+
+    def accumulate(
+        self,
+        forget_loss: Loss,
+        retain_loss: Loss,
+        parameters: Iterable[Tensor],
+        *,
+        scaler: Scaler | None = None,
+    ) -> None:
+        """Add one micro-batch's two gradients; the pivot happens once, in :meth:`backward`.
+
+        f and r are *summed*, so divide the losses by the number of micro-batches for a mean. Nothing is
+        written to ``.grad``.
+        """
+        wanted = _trainable(parameters)
+        forget = gradient_of(_scaled(forget_loss, scaler), wanted)
+        retain = gradient_of(_scaled(retain_loss, scaler), wanted)
+        self._accumulated = self._with_accumulated(forget, retain)
+
+    def backward(
+        self,
+        forget_loss: Loss,
+        retain_loss: Loss,
+        parameters: Iterable[Tensor],
+        *,
+        mask: Sequence[Tensor | None] | None = None,
+        scaler: Scaler | None = None,
+        add: bool = False,
+    ) -> PivotStep:
+        """Set ``.grad`` of ``parameters`` to the pivoted gradient and say what happened.
+
+        Args:
+            forget_loss: L_f, lower = more forgotten; a scalar tensor, or a function that computes it (then
+                the first graph is freed before the second forward pass, which halves activation memory).
+            retain_loss: L_r, lower = better kept; from a forward pass of its own.
+            parameters: What to fill. A parameter that only one loss touches gets that loss's share; one that
+                neither touches is left alone.
+            mask: One boolean (or 0/1) tensor or None per parameter: where it is zero neither gradient counts
+                and ``.grad`` is zero. Weight decay and momentum still act there.
+            scaler: A :class:`torch.amp.GradScaler`: the losses are scaled here, ``.grad`` is scaled as
+                ``scaler.step(optimizer)`` expects, and an overflow makes it skip the step.
+            add: Add to existing gradients; otherwise existing ones are an error.
+
+        Returns:
+            The cosine, φ, the weights and norms (unscaled), and whether the point is Pareto-stationary.
+
+        Raises:
+            NonFiniteError: if a gradient is NaN or infinite and no ``scaler`` is there to skip the step.
+            GradPivotError: if the losses share a graph, or gradients exist already.
+        """
+        parameters = list(parameters)
+        wanted = _trainable(parameters)
+        if not add:
+            _refuse_existing(wanted)
+        gamma = self._current_gamma()
+        forget = gradient_of(_scaled(forget_loss, scaler), wanted)
+        retain = gradient_of(_scaled(retain_loss, scaler), wanted)
+        forget, retain = self._with_accumulated(forget, retain)
+        self._accumulated = None
+        if mask is not None:
+            masks = _trainable_masks(mask, parameters)
+            _apply_mask(forget, masks)
+            _apply_mask(retain, masks)
+        step = self._write(wanted, forget, retain, gamma, scaler.get_scale() if scaler else 1.0, scaler)
+        self.steps += 1
+        return step
+
+    def _current_gamma(self) -> float | None:
+        return check_gamma(self.gamma(self.steps)) if callable(self.gamma) else self.gamma
+
+    def _weighting_at(self, gamma: float | None) -> Weighting:
+        if self.weighting is not None:
+            return self.weighting
+        assert gamma is not None
+        return PivotWeighting(gamma, self.forget_weight, self.retain_weight)
+
+    def _with_accumulated(self, forget: Gradient, retain: Gradient) -> tuple[Gradient, Gradient]:
+        if self._accumulated is None:
+            return forget, retain
+        return _summed(self._accumulated[0], forget), _summed(self._accumulated[1], retain)
+
+    def _write(
+        self,
+        parameters: list[Tensor],
+        forget: Gradient,
+        retain: Gradient,
+        gamma: float | None,
+        scale: float,
+        scaler: Scaler | None,
+    ) -> PivotStep:
+        scaled = gram_of(forget, retain)
+        if not scaled.is_finite:
+            if scaler is None:
+                raise NonFiniteError(
+                    "a gradient is NaN or infinite; lower the learning rate, set max_norm, or use a "
+                    "forgetting loss with a floor (unlikelihood). No .grad was written"
+                )
+            return self._overflow(parameters, forget, retain, gamma)
+        gram = Gram(scaled.ff / scale**2, scaled.rr / scale**2, scaled.fr / scale**2)
+        weights, norm = limited(self._weighting_at(gamma)(gram), gram, self.max_norm)
+        if scaler is None and norm > min(torch.finfo(p.dtype).max for p in parameters):
+            raise NonFiniteError(
+                f"the step has the length {norm:.3g}, beyond its dtype's range; set max_norm. No .grad was written"
+            )
+        for parameter, gradient in zip(parameters, combine(forget, retain, weights, gram), strict=True):
+            if gradient is not None:
+                parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+        return describe(gram, weights, norm, gamma)
+
+    def _overflow(
+        self, parameters: list[Tensor], forget: Gradient, retain: Gradient, gamma: float | None
+    ) -> PivotStep:
+        """Leave the infinities in ``.grad``: that is how a GradScaler learns to skip and to shrink."""
+        for parameter, f, r in zip(parameters, forget, retain, strict=True):
+            present = [g for g in (f, r) if g is not None]
+            if present:
+                parameter.grad = sum(present[1:], start=present[0])
+        nan = math.nan
+        return PivotStep(
+            gamma=gamma, cosine=nan, phi=nan, forget_weight=nan, retain_weight=nan, forget_norm=nan,
+            retain_norm=nan, step_norm=nan, conflict=False, pareto_stationary=False, case=None, overflow=True,
+        )  # fmt: skip
+
+
+def gradient_of(loss: Loss, parameters: Sequence[Tensor]) -> Gradient:
+    """∂loss/∂parameters, None where the loss does not reach; frees the loss's graph.
+
+    Args:
+        loss: A scalar tensor or a function that returns one.
+        parameters: Tensors that require gradients.
+
+    Raises:
+        GradPivotError: if the loss is no scalar, reaches no parameter, or its graph is already used up.
+    """
+    value = loss() if callable(loss) else loss
+    if value.numel() != 1:
+        raise GradPivotError(f"a loss has the shape {tuple(value.shape)}; reduce it to one number (mean)")
+    if not value.requires_grad:
+        raise GradPivotError(
+            "a loss does not depend on any parameter; was it computed under torch.no_grad() or detached?"
+        )
+    gradients = _accumulated_gradient(value, parameters)
+    if any(g is not None and g.is_sparse for g in gradients):
+        raise GradPivotError("sparse gradients cannot be pivoted; build the embedding with sparse=False")
+    return gradients
+
+
+def _accumulated_gradient(loss: Tensor, parameters: Sequence[Tensor]) -> Gradient:
+    """The gradient by way of ``.grad``, which is then as it was.
+
+    What :func:`torch.autograd.grad` returns may be an expanded tensor or one that several parameters share, and
+    writing into it would corrupt the others; what lands in ``.grad`` is always the parameter's own memory.
+    """
+    existing = [p.grad for p in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    try:
+        loss.backward(inputs=list(parameters))  # type: ignore[no-untyped-call]
+        return [p.grad for p in parameters]
+    except RuntimeError as error:
+        if "second time" not in str(error):
+            raise
+        raise GradPivotError(
+            "the two losses share one graph; compute each from a forward pass of its own "
+            "(model(forget_x) and model(retain_x)), or pass functions that do"
+        ) from None
+    finally:
+        for parameter, gradient in zip(parameters, existing, strict=True):
+            parameter.grad = gradient
+
+
+def limited(weights: Weights, gram: Gram, max_norm: float | None) -> tuple[Weights, float]:
+    """The weights shortened so that ‖a·f + b·r‖ ≤ ``max_norm``, and the length they then have."""
+    norm = gram.norm_of(*weights)
+    if max_norm is None or norm <= max_norm:
+        return weights, norm
+    return weights.scaled(max_norm / norm), max_norm
+
+
+def describe(gram: Gram, weights: Weights, norm: float, gamma: float | None = None) -> PivotStep:
+    """What a step with these weights is, in words and angles."""
+    cosine = gram.cosine
+    case = case_of(gram)
+    return PivotStep(
+        gamma=gamma,
+        cosine=cosine,
+        phi=math.atan2(math.sqrt((1 - cosine) * (1 + cosine)), -cosine),
+        forget_weight=weights.forget,
+        retain_weight=weights.retain,
+        forget_norm=gram.forget_norm,
+        retain_norm=gram.retain_norm,
+        step_norm=norm,
+        conflict=cosine < 0,
+        pareto_stationary=case.is_stationary,
+        case=case,
+    )
+
+
+def _trainable(parameters: Iterable[Tensor]) -> list[Tensor]:
+    wanted = [p for p in parameters if p.requires_grad]
+    if not wanted:
+        raise GradPivotError("there is no trainable parameter; pass model.parameters() with requires_grad")
+    if len({id(p) for p in wanted}) != len(wanted):
+        raise GradPivotError("a parameter is listed twice, which would count it twice; list each once")
+    return wanted
+
+
+def _trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    masks = list(mask)
+    if len(masks) != len(parameters):
+        raise GradPivotError(f"there are {len(masks)} masks for {len(parameters)} parameters; give one each")
+    for m, p in zip(masks, parameters, strict=True):
+        if m is not None and m.shape != p.shape:
+            raise GradPivotError(
+                f"a mask has the shape {tuple(m.shape)}, its parameter {tuple(p.shape)}; they must be equal"
+            )
+    return [m for m, p in zip(masks, parameters, strict=True) if p.requires_grad]
+
+
+def _apply_mask(gradients: Gradient, masks: Sequence[Tensor | None]) -> None:
+    for gradient, mask in zip(gradients, masks, strict=True):
+        if gradient is not None and mask is not None:
+            gradient.mul_(mask.to(gradient.dtype))
+
+
+def _refuse_existing(parameters: Sequence[Tensor]) -> None:
+    # Zeros are what zero_grad(set_to_none=False) leaves behind: nothing is lost by replacing them.
+    if any(p.grad is not None and bool(p.grad.count_nonzero()) for p in parameters):
+        raise GradPivotError(
+            "a parameter has a gradient already; call optimizer.zero_grad() first, or pass add=True"
+        )
+    for parameter in parameters:
+        parameter.grad = None
+
+
+def _scaled(loss: Loss, scaler: Scaler | None) -> Loss:
+    if scaler is None:
+        return loss
+    return lambda: scaler.scale(loss() if callable(loss) else loss)
+
+
+def _summed(total: Gradient, more: Gradient) -> Gradient:
+    """Sum into the memory of ``total``, so that accumulation never holds a third copy."""
+    return [m if t is None else (t if m is None else t.add_(m)) for t, m in zip(total, more, strict=True)]

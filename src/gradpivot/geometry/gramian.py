@@ -1,0 +1,162 @@
+"""The Gram matrix of two gradients: three inner products, accumulated in float64.
+
+The gradients stay lists of tensors, one per parameter; nothing is flattened into one vector.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Gradient = Sequence[Tensor | None]
+
+__all__ = ["PIECE", "Gram", "change_along", "gram_of", "pieces_of"]
+
+PIECE = 1 << 16
+"""How many numbers are turned into float64 at a time.
+
+One piece of both gradients is then 1 MB, which stays in the cache: on 12 M weights 15 ms against 35 ms for whole
+tensors and 30 ms for pieces of a quarter of this size.
+"""
+
+
+class Gram(NamedTuple):
+    """The inner products ⟨f,f⟩, ⟨r,r⟩ and ⟨f,r⟩ of the forget gradient f and the retain gradient r."""
+
+    ff: float
+    rr: float
+    fr: float
+
+    @property
+    def forget_norm(self) -> float:
+        """‖f‖."""
+        return math.sqrt(self.ff)
+
+    @property
+    def retain_norm(self) -> float:
+        """‖r‖."""
+        return math.sqrt(self.rr)
+
+    @property
+    def cosine(self) -> float:
+        """The cosine cos α of the angle between f and r; NaN if one of them vanishes."""
+        if self.ff == 0 or self.rr == 0:
+            return math.nan
+        # One norm after the other: the product ff·rr of two tiny squared norms would underflow.
+        return max(-1.0, min(1.0, self.fr / self.forget_norm / self.retain_norm))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether no gradient holds a NaN or an infinity."""
+        return all(map(math.isfinite, self))
+
+    def norm_of(self, a: float, b: float) -> float:
+        """‖a·f + b·r‖."""
+        # (a‖f‖ − |b|‖r‖)² + … rather than a²F + 2abC + b²R: the latter cancels for opposed gradients.
+        af, br = a * self.forget_norm, b * self.retain_norm
+        cosine = self.cosine if self.ff and self.rr else 0.0
+        if af * br < 0:
+            cosine, br = -cosine, -br
+        square = (af - br) ** 2 + 2 * af * br * (1 + cosine)
+        return math.sqrt(max(square, 0.0))
+
+
+def gram_of(forget: Gradient, retain: Gradient) -> Gram:
+    """The Gram matrix of two gradients given per parameter; None stands for zero.
+
+    Args:
+        forget: f, one tensor per parameter.
+        retain: r, tensors of the same shapes in the same order.
+
+    Returns:
+        Three floats. Products and sums are exact to float64 whatever the dtype of the gradients, and the
+        only temporary memory is one piece of 2 × 65,536 numbers. O(n) time.
+    """
+    import torch
+
+    totals: dict[torch.device, Tensor] = {}
+    for f, r in _pieces(forget, retain):
+        some = f if f is not None else r
+        assert some is not None
+        total = totals.setdefault(some.device, some.new_zeros(3, dtype=torch.float64))
+        if f is not None:
+            total[0] += f.dot(f)
+        if r is not None:
+            total[1] += r.dot(r)
+        if f is not None and r is not None:
+            total[2] += f.dot(r)
+    return Gram(*_sums(totals))
+
+
+def change_along(
+    before: Sequence[Tensor], after: Sequence[Tensor], first: Gradient, second: Gradient
+) -> tuple[float, float, float]:
+    """(‖Δ‖², ⟨Δ,first⟩, ⟨Δ,second⟩) of the change Δ = after − before, in float64, piece by piece."""
+    import torch
+
+    totals: dict[torch.device, Tensor] = {}
+    for old, new, u, v in zip(before, after, first, second, strict=True):
+        total = totals.setdefault(new.device, new.new_zeros(3, dtype=torch.float64))
+        for o, n, along_u, along_v in zip(*map(pieces_of, (old, new, *_or(u, v, new))), strict=True):
+            change = _vector(n).sub_(_vector(o))
+            total[0] += change.dot(change)
+            if u is not None:
+                total[1] += change.dot(_vector(along_u))
+            if v is not None:
+                total[2] += change.dot(_vector(along_v))
+    squared, along_first, along_second = _sums(totals)
+    return squared, along_first, along_second
+
+
+def _sums(totals: dict[Any, Tensor]) -> list[float]:
+    """Three sums over devices; one transfer each, after everything was queued."""
+    sums = [total.tolist() for total in totals.values()] or [[0.0, 0.0, 0.0]]
+    return [sum(column) for column in zip(*sums, strict=True)]
+
+
+def _pieces(forget: Gradient, retain: Gradient) -> Iterator[tuple[Tensor | None, Tensor | None]]:
+    """Corresponding 1-D float64 pieces of both gradients, small parameters gathered into one."""
+    bucket: list[tuple[Tensor, Tensor]] = []
+    size = 0
+    for f, r in zip(forget, retain, strict=True):
+        some = f if f is not None else r
+        if some is None:
+            continue
+        if f is None or r is None or some.numel() > PIECE:
+            for u, v in zip(*map(pieces_of, _or(f, r, some)), strict=True):
+                yield None if f is None else _vector(u), None if r is None else _vector(v)
+            continue
+        if bucket and (size + some.numel() > PIECE or bucket[0][0].device != some.device):
+            yield _gathered(bucket)
+            bucket, size = [], 0
+        bucket.append((f, r))
+        size += some.numel()
+    if bucket:
+        yield _gathered(bucket)
+
+
+def pieces_of(tensor: Tensor) -> tuple[Tensor, ...]:
+    """Views of about ``PIECE`` numbers along the first dimension, whatever the memory layout."""
+    if tensor.ndim == 0 or tensor.numel() <= PIECE:
+        return (tensor,)
+    rows = max(1, PIECE * len(tensor) // tensor.numel())
+    return tuple(tensor[start : start + rows] for start in range(0, len(tensor), rows))
+
+
+def _or(first: Tensor | None, second: Tensor | None, stand_in: Tensor) -> tuple[Tensor, Tensor]:
+    return stand_in if first is None else first, stand_in if second is None else second
+
+
+def _vector(piece: Tensor) -> Tensor:
+    return piece.detach().double().reshape(-1)
+
+
+def _gathered(bucket: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    import torch
+
+    f, r = (torch.cat([g.detach().reshape(-1) for g in side]) for side in zip(*bucket, strict=True))
+    return f.double(), r.double()

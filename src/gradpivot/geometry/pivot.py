@@ -1,0 +1,171 @@
+r"""The pivot: one conflict-free direction between two gradients, chosen by γ (CUP, eqs. 4 to 7).
+
+With f = ∇L_f, r = ∇L_r, T = w_f·f + w_r·r and φ the angle between the two anchors, the paper's
+
+    g_fid = T − (⟨T,f⟩/‖f‖²) f        g_eff = T − (⟨T,r⟩/‖r‖²) r
+    g_γ   = cos(γφ) g_fid/‖g_fid‖ + sin(γφ) f/‖f‖        g_CUP = ‖T‖ g_γ
+
+lies in the plane of f and r, where φ = π − α with α = ∠(f, r), and is therefore
+
+    g_CUP = a·f + b·r    with    a = ‖T‖ cos((1−γ)φ) / (‖f‖ sin α)
+                                 b = ‖T‖ cos(γφ)     / (‖r‖ sin α).
+
+The second form is ours: it follows from sin(γφ) sin φ + cos(γφ) cos φ = cos((1−γ)φ). It needs the Gram
+matrix alone, shows the symmetry (exchange f and r, replace γ by 1−γ), and subtracts nothing that could
+cancel. No ε is added anywhere: near convergence an ε on squared norms turns the pivot into a step that hurts
+what is kept.
+
+Reference:
+    Hwang & Lim (2025), "Controllable Machine Unlearning via Gradient Pivoting", arXiv:2510.19226.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from gradpivot.errors import GradPivotError, NonFiniteError
+from gradpivot.geometry.gramian import Gram
+from gradpivot.geometry.weighting import Weights
+
+__all__ = ["COLLINEAR", "Case", "PivotWeighting", "case_of", "check_gamma", "pivot_weights"]
+
+COLLINEAR = 1e-12
+"""f and r count as collinear where D = FR − C² ≤ 1e-12·FR, that is sin α ≤ 1e-6.
+
+Closer than that the Gram matrix has lost D to rounding (relative error 4e-4 at 1e-6 rad).
+"""
+
+
+class Case(Enum):
+    """Which rule the pivot followed."""
+
+    PIVOT = "pivot"
+    """The general case."""
+    NOTHING_TO_FORGET = "nothing to forget"
+    """f = 0: descend r."""
+    NOTHING_TO_RETAIN = "nothing to retain"
+    """r = 0: descend f."""
+    PARALLEL = "parallel"
+    """No conflict at all: descend T."""
+    OPPOSED = "opposed"
+    """f = −k·r: Pareto-stationary. No conflict-free descent direction exists: do not move."""
+    FLAT = "flat"
+    """f = r = 0: stationary for both losses."""
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether the point is Pareto-stationary: some convex combination of f and r is zero."""
+        return self is not Case.PIVOT and self is not Case.PARALLEL
+
+
+def check_gamma(gamma: float) -> float:
+    """γ as a float in [0, 1].
+
+    Raises:
+        GradPivotError: if it is not.
+    """
+    if not 0 <= gamma <= 1:
+        raise GradPivotError(
+            f"gamma is {gamma}; the unlearning intensity lies between 0 (keep) and 1 (forget)"
+        )
+    return float(gamma)
+
+
+def case_of(gram: Gram) -> Case:
+    """Which rule applies to this Gram matrix.
+
+    Raises:
+        NonFiniteError: if a gradient is not finite.
+        GradPivotError: if the three numbers are not inner products of two vectors.
+    """
+    ff, rr, fr = gram
+    if not gram.is_finite:
+        raise NonFiniteError(f"a gradient is not finite: ⟨f,f⟩={ff}, ⟨r,r⟩={rr}, ⟨f,r⟩={fr}")
+    # Cauchy-Schwarz, with room for Gram matrices that were accumulated in float32.
+    if ff < 0 or rr < 0 or abs(fr) > math.sqrt(ff) * math.sqrt(rr) * (1 + 1e-5):
+        raise GradPivotError(
+            f"⟨f,f⟩={ff}, ⟨r,r⟩={rr}, ⟨f,r⟩={fr} are not the inner products of two vectors; "
+            f"the order is ff, rr, fr"
+        )
+    if ff == 0 or rr == 0:
+        if ff == rr:
+            return Case.FLAT
+        return Case.NOTHING_TO_FORGET if ff == 0 else Case.NOTHING_TO_RETAIN
+    cosine = gram.cosine
+    if (1 - cosine) * (1 + cosine) <= COLLINEAR:
+        return Case.PARALLEL if cosine > 0 else Case.OPPOSED
+    return Case.PIVOT
+
+
+def pivot_weights(
+    ff: float,
+    rr: float,
+    fr: float,
+    gamma: float,
+    *,
+    forget_weight: float = 1.0,
+    retain_weight: float = 1.0,
+) -> Weights:
+    """The weights (a, b) with a·f + b·r = g_CUP.
+
+    Args:
+        ff: ⟨f,f⟩ of the forget gradient.
+        rr: ⟨r,r⟩ of the retain gradient.
+        fr: ⟨f,r⟩.
+        gamma: The unlearning intensity γ: 0 moves orthogonally to f (keep), 1 orthogonally to r (forget).
+        forget_weight: w_f of T = w_f·f + w_r·r. The weights change the length ‖T‖, never the direction.
+        retain_weight: w_r.
+
+    Returns:
+        (a, b). In the degenerate cases: (0, w_r) for f = 0, (w_f, 0) for r = 0, (w_f, w_r) for parallel
+        gradients, (0, 0) for opposed ones (Pareto-stationary) and where both vanish.
+
+    Raises:
+        NonFiniteError: if a number is NaN or infinite.
+        GradPivotError: if γ is outside [0, 1] or the numbers are no Gram matrix.
+    """
+    gamma = check_gamma(gamma)
+    gram = Gram(float(ff), float(rr), float(fr))
+    case = case_of(gram)
+    if case is Case.NOTHING_TO_FORGET:
+        return Weights(0.0, retain_weight)
+    if case is Case.NOTHING_TO_RETAIN:
+        return Weights(forget_weight, 0.0)
+    if case is Case.PARALLEL:
+        return Weights(forget_weight, retain_weight)
+    if case is not Case.PIVOT:
+        return Weights(0.0, 0.0)
+    cosine = gram.cosine
+    sine = math.sqrt((1 - cosine) * (1 + cosine))
+    phi = math.atan2(sine, -cosine)
+    length = gram.norm_of(forget_weight, retain_weight) / sine
+    return Weights(
+        length * math.cos((1 - gamma) * phi) / gram.forget_norm,
+        length * math.cos(gamma * phi) / gram.retain_norm,
+    )
+
+
+@dataclass(frozen=True)
+class PivotWeighting:
+    """The pivot at a fixed γ, as a weighting.
+
+    Attributes:
+        gamma: The unlearning intensity γ ∈ [0, 1].
+        forget_weight: w_f in the length ‖w_f·f + w_r·r‖.
+        retain_weight: w_r in it.
+    """
+
+    gamma: float
+    forget_weight: float = 1.0
+    retain_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_gamma(self.gamma)
+
+    def __call__(self, gram: Gram, /) -> Weights:
+        """:func:`pivot_weights` of the Gram matrix."""
+        return pivot_weights(
+            *gram, self.gamma, forget_weight=self.forget_weight, retain_weight=self.retain_weight
+        )

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradpivot.geometry.gramian import PIECE, Gram, change_along, gram_of, pieces_of
+
+SHAPES = [(3, 4), (7,), (), (PIECE + 5,), (2, PIECE), (1,)]
+
+
+def tensors(seed: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [(scale * torch.randn(shape, generator=generator)).to(dtype) for shape in SHAPES]
+
+
+def flat(gradient: list[torch.Tensor]) -> np.ndarray:
+    return torch.cat([g.double().reshape(-1) for g in gradient]).numpy()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_equals_the_flattened_products(dtype):
+    f, r = tensors(0, dtype), tensors(1, dtype)
+    u, v = flat(f), flat(r)
+    assert gram_of(f, r) == pytest.approx((u @ u, v @ v, u @ v), rel=1e-12)
+
+
+def test_none_counts_as_zero():
+    f, r = tensors(0), tensors(1)
+    f[0], r[1], f[3], f[5], r[5] = None, None, None, None, None
+    zeroed = [
+        [t if t is not None else torch.zeros(s) for t, s in zip(g, SHAPES, strict=True)] for g in (f, r)
+    ]
+    assert gram_of(f, r) == pytest.approx(gram_of(*zeroed), rel=1e-12)
+    assert gram_of([None], [None]) == (0, 0, 0)
+
+
+def test_float32_gradients_are_accumulated_in_float64():
+    """In float32 a million products of 1e-3 lose digits that nearly opposed gradients need."""
+    f = [torch.full((1_000_000,), 1e-3)]
+    r = [-f[0] * (1 + 1e-4)]
+    exact = float(np.float64(np.float32(1e-3)) ** 2 * 1_000_000)
+    assert gram_of(f, r).ff == pytest.approx(exact, rel=1e-13)
+
+
+def test_inputs_are_left_alone():
+    f, r = tensors(0), tensors(1)
+    copies = [[t.clone() for t in g] for g in (f, r)]
+    gram_of(f, r)
+    assert all(
+        torch.equal(a, b) for g, c in zip((f, r), copies, strict=True) for a, b in zip(g, c, strict=True)
+    )
+
+
+@settings(deadline=None)
+@given(st.floats(-3, 3), st.floats(-3, 3), st.integers(0, 1000), st.floats(1e-12, 1e12))
+def test_norm_of_a_combination(a, b, seed, scale):
+    rng = np.random.default_rng(seed)
+    f, r = rng.standard_normal(5) * scale, rng.standard_normal(5)
+    gram = Gram(f @ f, r @ r, f @ r)
+    largest = abs(a) * np.linalg.norm(f) + abs(b) * np.linalg.norm(r)
+    assert gram.norm_of(a, b) == pytest.approx(np.linalg.norm(a * f + b * r), rel=1e-9, abs=1e-7 * largest)
+
+
+def test_change_along():
+    before, after, u, v = (tensors(seed) for seed in range(4))
+    u[2] = None
+    size, along_u, along_v = change_along(before, after, u, v)
+    change = flat(after) - flat(before)
+    u[2] = torch.zeros(())
+    assert size == pytest.approx(change @ change, rel=1e-10)
+    assert along_u == pytest.approx(change @ flat(u), rel=1e-9)
+    assert along_v == pytest.approx(change @ flat(v), rel=1e-9)
+
+
+def test_pieces_are_views_in_any_layout():
+    image = torch.randn(300, 32, 3, 3).to(memory_format=torch.channels_last)
+    pieces = pieces_of(image)
+    assert len(pieces) > 1
+    assert all(piece.numel() <= PIECE for piece in pieces)
+    assert sum(piece.numel() for piece in pieces) == image.numel()
+    for piece in pieces:
+        piece.zero_()
+    assert not image.any()
+
+
+def test_channels_last_gradients_give_the_same_products():
+    f, r = torch.randn(2, 300, 32, 3, 3).unbind()
+    last = [t.to(memory_format=torch.channels_last) for t in (f, r)]
+    assert gram_of([last[0]], [last[1]]) == pytest.approx(gram_of([f], [r]), rel=1e-12)
+    assert gram_of([last[0]], [r]) == pytest.approx(gram_of([f], [r]), rel=1e-12)
