@@ -1,0 +1,69 @@
+"""The resumable state of a run in flight: one file, replaced atomically, loaded without code execution."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gradpivot.atomic import replacing
+from gradpivot.errors import GradPivotError
+
+__all__ = ["Checkpoint"]
+
+
+class Checkpoint:
+    """Where a run's state is kept while it runs.
+
+    Args:
+        path: The file.
+        key: What the run is (split, method, seed); a file of another run is refused, not resumed.
+        every_seconds: How often it is written; 0 means after every step.
+    """
+
+    def __init__(self, path: Path, key: str, every_seconds: float) -> None:
+        self._path, self._key, self._every = Path(path), key, every_seconds
+        self._started = self._written = time.perf_counter()
+        self.seconds_before = 0.0
+        """Wall-clock that earlier, interrupted parts of this run took."""
+
+    def load(self) -> dict[str, Any] | None:
+        """The state to continue from, or None if there is none.
+
+        Raises:
+            GradPivotError: if the file is damaged or belongs to another run.
+        """
+        if not self._path.exists():
+            return None
+        try:
+            saved = torch.load(self._path, map_location="cpu", weights_only=True)
+            key, self.seconds_before, state = saved["key"], saved["seconds"], saved["state"]
+        except Exception as error:
+            raise GradPivotError(
+                f"the checkpoint {self._path} is damaged ({type(error).__name__}); delete it to start this "
+                f"run over"
+            ) from error
+        if key != self._key:
+            raise GradPivotError(
+                f"the checkpoint {self._path} belongs to another run (other data, method or seed); "
+                f"delete it or name another file"
+            )
+        found: dict[str, Any] = state
+        return found
+
+    def save_if_due(self, state: Callable[[], dict[str, Any]]) -> None:
+        """Write the state if the last time was long enough ago."""
+        now = time.perf_counter()
+        if now - self._written < self._every:
+            return
+        seconds = self.seconds_before + now - self._started
+        with replacing(self._path) as temporary:
+            torch.save({"key": self._key, "seconds": seconds, "state": state()}, temporary)
+        self._written = time.perf_counter()
+
+    def remove(self) -> None:
+        """Forget the state of a run that is finished and recorded."""
+        self._path.unlink(missing_ok=True)

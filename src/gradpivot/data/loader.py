@@ -1,0 +1,80 @@
+"""Batches by index: device-resident tensors where the data are tensors, a DataLoader where they are not.
+
+Which samples form a batch is decided by the caller; this file only fetches them. A sample drawn through a
+DataLoader is seeded by (seed, epoch, index), so random augmentation does not depend on the number of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from gradpivot.randomness import derive, isolated
+
+__all__ = ["Loader"]
+
+
+class Loader:
+    """Fetches batches of one dataset onto one device.
+
+    Args:
+        dataset: A map-style dataset. A ``TensorDataset`` is moved to the device once and indexed there.
+        device: Where the batches go.
+        seed: The run's seed, for random augmentation.
+        workers: Processes that prepare streamed batches; never changes a number.
+    """
+
+    def __init__(self, dataset: Any, device: torch.device, seed: int, workers: int = 0) -> None:
+        self._dataset = dataset
+        self._device = device
+        self._seed = seed
+        self._workers = workers
+        self._resident = (
+            tuple(tensor.to(device) for tensor in dataset.tensors)
+            if isinstance(dataset, TensorDataset)
+            else None
+        )
+
+    def batches(self, indices: Sequence[np.ndarray], epoch: int) -> Iterator[Any]:
+        """One batch per array of indices, in order."""
+        if self._resident is not None:
+            for chosen in indices:
+                at = torch.from_numpy(np.array(chosen)).to(self._device)
+                yield tuple(tensor[at] for tensor in self._resident)
+            return
+        loader = DataLoader(
+            _Seeded(self._dataset, self._seed, epoch),
+            batch_sampler=[chosen.tolist() for chosen in indices],
+            num_workers=self._workers,
+            # Without a generator of its own a DataLoader draws from the caller's global one.
+            generator=torch.Generator().manual_seed(0),
+        )
+        for batch in loader:
+            yield _moved(batch, self._device)
+
+
+class _Seeded(Dataset[Any]):
+    """A view of a dataset whose samples are drawn under their own seed."""
+
+    def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
+        self._dataset, self._seed, self._epoch = dataset, seed, epoch
+
+    def __getitem__(self, index: int) -> Any:
+        with isolated(derive(self._seed, "sample", self._epoch, index)):
+            return self._dataset[index]
+
+
+def _moved(batch: Any, device: torch.device) -> Any:
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device)
+    if isinstance(batch, Mapping):
+        return {key: _moved(value, device) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_moved(part, device) for part in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(_moved(part, device) for part in batch)
+    return batch

@@ -1,0 +1,389 @@
+"""What must be identical for all methods: batches, gradients, step, clock, telemetry, guard, checkpoints.
+
+A method is a plain ``for`` loop over :meth:`Loop.paired_batches` or :meth:`Loop.batches`; the Loop owns everything that
+would make two methods incomparable if each did it for itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gradpivot.backward import Gradient, describe, gradient_of, limited
+from gradpivot.checkpoint import Checkpoint
+from gradpivot.data.loader import Loader
+from gradpivot.data.order import batch_count, cut, default_batch_size, paired_order, shuffled
+from gradpivot.errors import GradPivotError
+from gradpivot.geometry.combination import combine
+from gradpivot.geometry.gramian import Gram, change_along, gram_of
+from gradpivot.geometry.weighting import Weights
+from gradpivot.initialisation import reinitialise
+from gradpivot.normalisation import apply_policy, recalibrate
+from gradpivot.optimizers import Recipe, make_optimizer, rate_factor
+from gradpivot.randomness import derive, isolated, reseed
+
+if TYPE_CHECKING:
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.tasks.task import Task
+
+__all__ = ["Diverged", "Gradients", "Loop", "Outcome", "PairedBatch", "Progress"]
+
+Progress = Callable[[int, int], None]
+"""Called with (steps done, steps in all)."""
+
+ModelFactory = Callable[[], nn.Module]
+
+
+class Diverged(Exception):  # noqa: N818 - an outcome that methods let pass, not an error of anybody's
+    """A loss, gradient or weight became NaN or infinite; the Loop has put the last good weights back."""
+
+    def __init__(self, step: int, reason: str) -> None:
+        super().__init__(f"diverged at step {step}: {reason}")
+        self.step, self.reason = step, reason
+
+
+class RunnableMethod(Protocol):
+    """What the Loop needs of a method: to be run."""
+
+    def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Change ``model`` in place."""
+        ...
+
+
+@dataclass(frozen=True)
+class PairedBatch:
+    """One step's data: forget samples and as many fresh retain samples."""
+
+    forget: Any
+    retain: Any
+    progress: float
+    """How much of the run is done, from 0 at the first step to 1 at the last."""
+
+
+@dataclass
+class Gradients:
+    """The two gradients of one step and their Gram matrix; a side that was not asked for is zero."""
+
+    forget: Gradient
+    retain: Gradient
+    gram: Gram
+    forget_loss: float | None
+    retain_loss: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run left behind."""
+
+    model: nn.Module
+    history: dict[str, list[Any]]
+    seconds: float
+    diverged: dict[str, Any] | None
+
+
+@dataclass(kw_only=True)
+class Loop:
+    """Runs one method once.
+
+    Attributes:
+        seed: Decides the order of batches, dropout, augmentation and new initialisations.
+        workers: Data-loading processes; never changes a number.
+        factory: Makes a new, randomly initialised model, for methods that start over.
+        progress: Called after every step.
+        checkpoint: Where to keep a resumable state, or None.
+        checkpoint_seconds: How often to write it.
+    """
+
+    seed: int = 0
+    workers: int = 0
+    factory: ModelFactory | None = None
+    progress: Progress | None = None
+    checkpoint: Path | None = None
+    checkpoint_seconds: float = 60.0
+    _history: list[dict[str, Any]] = field(default_factory=list, init=False)
+    _step: int = field(default=0, init=False)
+    _descent: _Descent | None = field(default=None, init=False)
+    _keeper: Checkpoint | None = field(default=None, init=False)
+
+    def run(
+        self, method: RunnableMethod, model: nn.Module, task: Task, split: ForgetSplit, *, key: str = ""
+    ) -> Outcome:
+        """Run ``method`` on a copy of ``model``; the original, its modes and the caller's randomness stay.
+
+        Args:
+            method: What to run.
+            model: The trained model.
+            task: How to run it on a batch.
+            split: What to forget.
+            key: Identifies the run in its checkpoint, so that another run's is never resumed.
+        """
+        working = copy.deepcopy(model)
+        modes = [module.training for module in model.modules()]
+        self._history, self._step, self._descent = [], 0, None
+        self._keeper = Checkpoint(self.checkpoint, key, self.checkpoint_seconds) if self.checkpoint else None
+        started = time.perf_counter()
+        diverged = None
+        with isolated(derive(self.seed, "run")):
+            try:
+                method.unlearn(working, task, split, self)
+            except Diverged as stop:
+                diverged = {"step": stop.step, "reason": stop.reason}
+        seconds = time.perf_counter() - started + (self._keeper.seconds_before if self._keeper else 0.0)
+        for module, training in zip(working.modules(), modes, strict=True):
+            module.training = training
+        working.zero_grad(set_to_none=True)
+        return Outcome(model=working, history=_columns(self._history), seconds=seconds, diverged=diverged)
+
+    def paired_batches(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe
+    ) -> Iterator[PairedBatch]:
+        """Every forget sample once an epoch, each batch beside a fresh slice of the retain set."""
+        size = recipe.batch_size or default_batch_size(len(split.forget_indices))
+        per_epoch = batch_count(len(split.forget_indices), size)
+        total = per_epoch * recipe.epochs
+        loader = Loader(split.train, _device_of(model), self.seed, self.workers)
+        self._begin(model, recipe, total)
+        for epoch in range(self._step // per_epoch, recipe.epochs):
+            skip = self._step - epoch * per_epoch
+            forget, retain = paired_order(
+                split.forget_indices, split.retain_indices, size, self.seed, epoch, recipe.retain_batch_size
+            )
+            pairs = zip(
+                loader.batches(forget[skip:], epoch), loader.batches(retain[skip:], epoch), strict=True
+            )
+            for f, r in pairs:
+                reseed(derive(self.seed, "step", self._step))
+                yield PairedBatch(f, r, self._step / max(total - 1, 1))
+                self._advance(total)
+        if recipe.batchnorm == "recalibrate":
+            order = shuffled(split.retain_indices, self.seed, "recalibrate")[:2048]
+            recalibrate(model, loader.batches(cut(order, max(size, 64)), -1), task.retain_loss)
+
+    def batches(self, model: nn.Module, dataset: Any, indices: np.ndarray, recipe: Recipe) -> Iterator[Any]:
+        """Plain shuffled batches of some samples of ``dataset``, for training."""
+        size = recipe.batch_size or 64
+        per_epoch = batch_count(len(indices), size)
+        total = per_epoch * recipe.epochs
+        loader = Loader(dataset, _device_of(model), self.seed, self.workers)
+        self._begin(model, recipe, total)
+        for epoch in range(self._step // per_epoch, recipe.epochs):
+            order = cut(shuffled(indices, self.seed, "train", epoch), size)
+            for batch in loader.batches(order[self._step - epoch * per_epoch :], epoch):
+                reseed(derive(self.seed, "step", self._step))
+                yield batch
+                self._advance(total)
+
+    def initialise(self, model: nn.Module) -> None:
+        """Give ``model`` new random weights that depend on the seed only."""
+        reseed(derive(self.seed, "initialisation"))
+        reinitialise(model, self.factory)
+
+    def gradients(
+        self, *, forget: Callable[[], Tensor] | None = None, retain: Callable[[], Tensor] | None = None
+    ) -> Gradients:
+        """The gradients of one or both losses, each from a forward pass of its own.
+
+        Raises:
+            Diverged: if a loss or gradient is not finite; the last good weights are back in place then.
+        """
+        parameters = self._running.parameters
+        f, forget_loss = _loss_and_gradient(forget, parameters)
+        r, retain_loss = _loss_and_gradient(retain, parameters)
+        gradients = Gradients(f, r, gram_of(f, r), forget_loss, retain_loss)
+        for name, loss in (("forget", forget_loss), ("retain", retain_loss)):
+            if loss is not None and not math.isfinite(loss):
+                self._diverge(f"the {name} loss is {loss}")
+        if not gradients.gram.is_finite:
+            self._diverge("a gradient is not finite")
+        return gradients
+
+    def step(self, gradients: Gradients, weights: Weights) -> None:
+        """Let the optimiser step along a·f + b·r, shortened to ``max_norm``, and record what it really did.
+
+        Opposed gradients (weights (0, 0)) do not move the model at all: momentum and weight decay would
+        otherwise carry it on past a Pareto-stationary point.
+
+        Raises:
+            Diverged: if the step made a weight non-finite.
+        """
+        descent, gram = self._running, gradients.gram
+        weights, norm = limited(weights, gram, descent.max_norm)
+        row = self._row(gradients, weights, norm)
+        if weights == (0.0, 0.0):
+            self._history.append(row)
+            return
+        over = (
+            "retain"
+            if abs(weights.retain) * gram.retain_norm >= abs(weights.forget) * gram.forget_norm
+            else "forget"
+        )
+        kept = gradients.forget if over == "retain" else gradients.retain
+        combined = combine(gradients.forget, gradients.retain, weights, gram, over=over)
+        size, along_kept, along_combined = descent.step(self._step, combined, kept)
+        if not math.isfinite(size):
+            self._diverge("the step made a weight non-finite")
+        row |= _progress_along(weights, over, along_kept, along_combined, gradients)
+        self._history.append(row)
+
+    def _row(self, gradients: Gradients, weights: Weights, norm: float) -> dict[str, Any]:
+        told = describe(gradients.gram, weights, norm)
+        losses = (gradients.forget_loss, gradients.retain_loss)
+        return {
+            "step": self._step,
+            "forget_loss": gradients.forget_loss,
+            "retain_loss": gradients.retain_loss,
+            "cosine": _number(told.cosine),
+            "phi": _number(told.phi),
+            "forget_weight": weights.forget,
+            "retain_weight": weights.retain,
+            "forget_norm": told.forget_norm,
+            "retain_norm": told.retain_norm,
+            "step_norm": norm,
+            "conflict": told.conflict,
+            "pareto_stationary": told.pareto_stationary and None not in losses,
+            "delta_forget": None,
+            "delta_retain": None,
+        }
+
+    @property
+    def _running(self) -> _Descent:
+        if self._descent is None:
+            raise GradPivotError("take gradients inside 'for batch in loop.paired_batches(…)'")
+        return self._descent
+
+    def _begin(self, model: nn.Module, recipe: Recipe, total: int) -> None:
+        apply_policy(model, recipe.batchnorm)
+        self._descent = _Descent(model, recipe, total)
+        if self._keeper and (state := self._keeper.load()):
+            self._descent.load_state_dict(state["descent"])
+            self._history, self._step = state["history"], state["step"]
+        if self.progress:
+            self.progress(self._step, total)
+
+    def _advance(self, total: int) -> None:
+        self._step += 1
+        if self.progress:
+            self.progress(self._step, total)
+        if self._keeper:
+            self._keeper.save_if_due(self._state)
+
+    def _state(self) -> dict[str, Any]:
+        return {"descent": self._running.state_dict(), "history": self._history, "step": self._step}
+
+    def _diverge(self, reason: str) -> None:
+        self._running.restore_last_good()
+        raise Diverged(self._step, reason)
+
+
+class _Descent:
+    """One optimiser on one model, with the weights as they were before its last step."""
+
+    def __init__(self, model: nn.Module, recipe: Recipe, total: int) -> None:
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise GradPivotError("the model has no trainable parameter; set requires_grad on what may change")
+        self.max_norm = recipe.max_norm
+        self._model = model
+        self._optimizer = make_optimizer(self.parameters, recipe)
+        self._recipe, self._total = recipe, total
+        self._weights_before = [p.detach().clone() for p in self.parameters]
+        self._buffers_before = [b.detach().clone() for b in model.buffers()]
+
+    @torch.no_grad()
+    def step(self, number: int, combined: Gradient, kept: Gradient) -> tuple[float, float, float]:
+        """Step, then (‖Δθ‖², ⟨Δθ, kept⟩, ⟨Δθ, combined⟩)."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._recipe.lr * rate_factor(self._recipe.schedule, number / self._total)
+        torch._foreach_copy_(self._weights_before, [p.detach() for p in self.parameters])
+        for before, buffer in zip(self._buffers_before, self._model.buffers(), strict=True):
+            before.copy_(buffer)
+        for parameter, gradient in zip(self.parameters, combined, strict=True):
+            parameter.grad = gradient
+        self._optimizer.step()
+        return change_along(self._weights_before, self.parameters, kept, combined)
+
+    @torch.no_grad()
+    def restore_last_good(self) -> None:
+        """Go back to the weights and buffers for which the losses were last known to be finite."""
+        for parameter, before in zip(self.parameters, self._weights_before, strict=True):
+            parameter.copy_(before)
+        for buffer, before in zip(self._model.buffers(), self._buffers_before, strict=True):
+            buffer.copy_(before)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the next step depends on."""
+        return {
+            "model": self._model.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "weights_before": self._weights_before,
+            "buffers_before": self._buffers_before,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`state_dict`."""
+        self._model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        torch._foreach_copy_(self._weights_before, state["weights_before"])
+        for mine, saved in zip(self._buffers_before, state["buffers_before"], strict=True):
+            mine.copy_(saved)
+
+
+def _loss_and_gradient(
+    loss: Callable[[], Tensor] | None, parameters: Sequence[Tensor]
+) -> tuple[Gradient, float | None]:
+    if loss is None:
+        return [None] * len(parameters), None
+    try:
+        value = loss()
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise GradPivotError(
+            "a batch of one sample cannot go through BatchNorm in train mode; use batchnorm='frozen', or forget "
+            "more than one sample"
+        ) from None
+    return gradient_of(value, parameters), float(value.detach())
+
+
+def _progress_along(
+    weights: Weights, over: str, along_kept: float, along_combined: float, gradients: Gradients
+) -> dict[str, float | None]:
+    """⟨Δθ,f⟩ and ⟨Δθ,r⟩: the optimiser's real first-order effect, negative where a loss goes down.
+
+    One gradient was overwritten by g = a·f + b·r, the one with the larger share, so that recovering its product from
+    ⟨Δθ,g⟩ divides by the larger weight and loses no precision.
+    """
+    kept_weight, lost_weight = (
+        (weights.forget, weights.retain) if over == "retain" else (weights.retain, weights.forget)
+    )
+    along_lost = (along_combined - kept_weight * along_kept) / lost_weight
+    forget, retain = (along_kept, along_lost) if over == "retain" else (along_lost, along_kept)
+    return {
+        "delta_forget": forget if gradients.forget_loss is not None else None,
+        "delta_retain": retain if gradients.retain_loss is not None else None,
+    }
+
+
+def _device_of(model: nn.Module) -> torch.device:
+    first = next(model.parameters(), None)
+    if first is None:
+        raise GradPivotError("the model has no parameters; there is nothing to unlearn")
+    return first.device
+
+
+def _number(value: float) -> float | None:
+    """NaN is not JSON."""
+    return value if math.isfinite(value) else None
+
+
+def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}

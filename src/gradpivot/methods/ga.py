@@ -1,0 +1,42 @@
+"""GA: gradient ascent on the forget set alone (Golatkar et al., 2020; Thudi et al., 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gradpivot.geometry.weighting import Weights
+from gradpivot.methods.method import ForgettingDescent
+from gradpivot.objectives import objective
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.loop import Loop
+    from gradpivot.tasks.task import Task
+
+__all__ = ["GA"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GA(ForgettingDescent):
+    """Descends the forgetting loss with nothing to hold the rest in place: WS with w_r = 0."""
+
+    name: ClassVar[str] = "ga"
+    title: ClassVar[str] = "GA"
+    knob: ClassVar[str | None] = "lr"
+    needs_retain: ClassVar[bool] = False
+    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {
+        # 20 evenly spaced values in [1e-4, 1e-2]
+        "lr": tuple(round(1e-4 + (1e-2 - 1e-4) * i / 19, 10) for i in range(20)),
+    }
+
+    def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Descend L_f on each forget batch."""
+        forgetting = objective(self.objective)
+        for batch in loop.paired_batches(model, task, split, self):
+            gradients = loop.gradients(forget=partial(task.forget_loss, model, batch.forget, forgetting))
+            loop.step(gradients, Weights(1.0, 0.0))

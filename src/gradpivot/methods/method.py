@@ -1,0 +1,208 @@
+"""What a method is: a frozen dataclass whose fields are its hyper-parameters, and an explicit loop.
+
+Fields become command-line options, the configuration round-trips through JSON, and defaults are the safe choices.
+No torch is imported here, so that listing methods stays instant.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+import math
+import types
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from gradpivot.errors import GradPivotError
+from gradpivot.objectives import list_objectives
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.loop import Loop
+    from gradpivot.tasks.task import Task
+
+__all__ = ["Descent", "ForgettingDescent", "Method"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """A way to unlearn.
+
+    A subclass that sets :attr:`name` is registered by being imported. It says what is special about it in the class
+    variables below, which :class:`gradpivot.testing.MethodContract` reads.
+    """
+
+    name: ClassVar[str]
+    """What it is called in configurations and on the command line."""
+    title: ClassVar[str]
+    """What tables and legends call it."""
+    knob: ClassVar[str | None] = None
+    """The field that walks its frontier."""
+    starts_over: ClassVar[bool] = False
+    """Whether it discards the given weights (and needs a model factory or re-initialisable modules)."""
+    needs_retain: ClassVar[bool] = True
+    """Whether it looks at retain data."""
+    paper: ClassVar[Mapping[str, Any]] = {}
+    """Fields as printed, or as the literature has them where the paper is silent."""
+    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
+    """The paper's search space: the product of these values."""
+
+    _registry: ClassVar[dict[str, type[Method]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" in cls.__dict__:
+            Method._registry[cls.name] = cls
+
+    @staticmethod
+    def registered() -> Mapping[str, type[Method]]:
+        """All methods imported so far, by name."""
+        return types.MappingProxyType(Method._registry)
+
+    @abstractmethod
+    def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Change ``model`` in place so that it forgets; the Loop has made the copy."""
+
+    @classmethod
+    def protocol(cls, name: str, **settings: Any) -> Self:
+        """The method under a named protocol: ``paper`` (as printed) or ``clean`` (our safe defaults).
+
+        Args:
+            name: ``paper`` or ``clean``.
+            **settings: Fields to set on top, such as ``gamma=0.3``.
+        """
+        if name not in ("paper", "clean"):
+            raise GradPivotError(f"there is no protocol {name!r}; choose paper or clean")
+        return cls.from_dict({**(cls.paper if name == "paper" else {}), **settings})
+
+    @classmethod
+    def space(cls, protocol: str = "paper", **settings: Any) -> list[Self]:
+        """The paper's search space under a protocol: one method per combination of values."""
+        names = list(cls.paper_space)
+        return [
+            cls.protocol(protocol, **settings, **dict(zip(names, values, strict=True)))
+            for values in itertools.product(*cls.paper_space.values())
+        ]
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
+        """Build from a mapping of fields, with a hint for a name that is not one.
+
+        Raises:
+            GradPivotError: for an unknown field or a value outside its range.
+        """
+        fields = {f.name for f in dataclasses.fields(cls)}
+        for name in settings:
+            if name not in fields:
+                near = difflib.get_close_matches(name, fields, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(fields))}"
+                raise GradPivotError(f"{cls.title} has no setting {name!r}{hint}")
+        return cls(**settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The full configuration, JSON-able, with the method's name."""
+        return {"method": self.name, **dataclasses.asdict(self)}
+
+    @property
+    def label(self) -> str:
+        """The run's name: the method and the fields that differ from its defaults."""
+        changed = [
+            f"{f.name}={getattr(self, f.name)}"
+            for f in dataclasses.fields(self)
+            if getattr(self, f.name) != f.default
+        ]
+        return f"{self.title}({', '.join(changed)})"
+
+    def _check(self, field: str, *, above: float | None = None, least: float | None = None) -> None:
+        """Raise unless the field is a finite number > ``above`` or ≥ ``least``."""
+        value = getattr(self, field)
+        bound = f"> {above:g}" if above is not None else f"≥ {least:g}"
+        numeric = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not numeric or (above is not None and value <= above) or (least is not None and value < least):
+            raise GradPivotError(f"{self.title}: {field} is {value!r}; it must be a number {bound}")
+
+    def _check_choices(self) -> None:
+        """Raise unless every field annotated as a Literal has one of its values."""
+        for field, annotation in typing.get_type_hints(type(self)).items():
+            if typing.get_origin(annotation) is Literal:
+                choices = typing.get_args(annotation)
+                value = getattr(self, field)
+                if value not in choices:
+                    raise GradPivotError(
+                        f"{self.title}: {field} is {value!r}; choose one of {', '.join(map(str, choices))}"
+                    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descent(Method):
+    """A method that descends by mini-batches.
+
+    Attributes:
+        lr: Learning rate λ.
+        epochs: Passes over the forget set (over the retain set for Retrain).
+        batch_size: Samples a batch; None takes a power of two that gives about 16 steps an epoch.
+        retain_batch_size: Retain samples beside each forget batch; None takes as many as the forget batch has.
+        optimizer: ``sgd``, ``adam`` or ``adamw``.
+        momentum: Of SGD.
+        weight_decay: Of every optimiser.
+        schedule: Learning rate over the run: ``constant``, or ``cosine`` down to zero.
+        batchnorm: ``frozen`` keeps running statistics, ``train`` updates them, ``recalibrate`` recomputes them on
+            retain data at the end.
+        max_norm: Limit on the length of the gradient; None for no limit.
+    """
+
+    lr: float = 1e-3
+    epochs: int = 5
+    batch_size: int | None = None
+    retain_batch_size: int | None = None
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    schedule: Literal["constant", "cosine"] = "constant"
+    batchnorm: Literal["frozen", "train", "recalibrate"] = "frozen"
+    max_norm: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        self._check("lr", above=0)
+        self._check("epochs", least=1)
+        self._check("momentum", least=0)
+        self._check("weight_decay", least=0)
+        for name in ("batch_size", "retain_batch_size"):
+            if getattr(self, name) is not None:
+                self._check(name, least=1)
+        if self.max_norm is not None:
+            self._check("max_norm", above=0)
+        self._check_choices()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgettingDescent(Descent):
+    """A descent that has a forgetting objective.
+
+    Attributes:
+        objective: The forgetting loss: ``unlikelihood`` −log(1−p_y), which has a floor, or ``negative_ce`` −CE, the
+            paper's, which has none.
+    """
+
+    objective: str = "unlikelihood"
+
+    paper: ClassVar[Mapping[str, Any]] = {
+        "objective": "negative_ce",
+        "max_norm": None,
+        "batchnorm": "train",
+        "weight_decay": 5e-4,
+        "batch_size": 256,
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.objective not in list_objectives():
+            raise GradPivotError(
+                f"{self.title}: objective is {self.objective!r}; choose one of {', '.join(list_objectives())}"
+            )

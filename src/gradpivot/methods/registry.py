@@ -1,0 +1,61 @@
+"""Finding methods by name: every module in this package, and every installed entry point."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from fnmatch import fnmatch
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+import gradpivot.methods
+from gradpivot.errors import GradPivotError
+from gradpivot.methods.method import Method
+
+__all__ = ["list_methods", "make_method", "method_class"]
+
+ENTRY_POINTS = "gradpivot.methods"
+
+
+def list_methods(pattern: str = "*") -> list[str]:
+    """The names of all methods that match a shell pattern, sorted."""
+    return sorted(name for name in _registered() if fnmatch(name, pattern))
+
+
+def method_class(name: str) -> type[Method]:
+    """The class of that name.
+
+    Raises:
+        GradPivotError: with the nearest name and all names.
+    """
+    found = _registered()
+    if name in found:
+        return found[name]
+    near = difflib.get_close_matches(name, found, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise GradPivotError(f"there is no method {name!r}{hint} The methods are {', '.join(sorted(found))}")
+
+
+def make_method(config: Mapping[str, Any]) -> Method:
+    """A method from what :meth:`Method.to_dict` wrote, or a person typed: ``{"method": "cup", "gamma": 0.3}``."""
+    settings = dict(config)
+    name = settings.pop("method", None)
+    if not isinstance(name, str):
+        raise GradPivotError('a method\'s configuration needs a name, for example {"method": "cup"}')
+    return method_class(name).from_dict(settings)
+
+
+def _registered() -> Mapping[str, type[Method]]:
+    _import_all()
+    return Method.registered()
+
+
+@cache
+def _import_all() -> None:
+    for module in pkgutil.iter_modules(gradpivot.methods.__path__):
+        importlib.import_module(f"gradpivot.methods.{module.name}")
+    for entry in entry_points(group=ENTRY_POINTS):
+        entry.load()

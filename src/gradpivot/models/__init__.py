@@ -1,0 +1,1 @@
+"""Plain ``nn.Module``s: small reference networks for the embedded problems."""

@@ -1,0 +1,53 @@
+"""BatchNorm during unlearning: an explicit policy, because forget batches rewrite running statistics otherwise.
+
+In train mode the running mean and variance follow whatever passes through, whatever the gradients say: on a small MLP
+the forget batches alone drove UA to 100 % at γ = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+__all__ = ["POLICIES", "apply_policy", "recalibrate"]
+
+POLICIES = ("frozen", "train", "recalibrate")
+"""``frozen``: running statistics are used and kept. ``train``: the usual train mode, as in the literature.
+``recalibrate``: train mode, then new statistics from retain data alone."""
+
+
+def apply_policy(model: nn.Module, policy: str) -> None:
+    """Put the model in train mode, with its BatchNorm layers as the policy says."""
+    model.train()
+    if policy == "frozen":
+        for layer in _layers(model):
+            layer.eval()
+
+
+@torch.no_grad()
+def recalibrate(model: nn.Module, batches: Iterable[Any], forward: Callable[[nn.Module, Any], Any]) -> None:
+    """Replace running statistics by the plain average over ``batches``; weights stay as they are."""
+    layers = _layers(model)
+    if not layers:
+        return
+    momenta = [layer.momentum for layer in layers]
+    was_training = [module.training for module in model.modules()]
+    model.eval()
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # PyTorch's cumulative average
+        layer.train()
+    for batch in batches:
+        forward(model, batch)
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum
+    for module, training in zip(model.modules(), was_training, strict=True):
+        module.training = training
+
+
+def _layers(model: nn.Module) -> list[_BatchNorm]:
+    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]

@@ -1,0 +1,77 @@
+"""Forgetting objectives: functions of outputs and targets, lower = more forgotten. They know no model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gradpivot.errors import GradPivotError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Objective", "list_objectives", "objective"]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A forgetting loss.
+
+    Attributes:
+        name: How methods and the command line refer to it.
+        loss: (logits n×k, targets n) → the mean loss.
+        lower_bound: Its infimum, or None if it is unbounded below and descent never ends.
+    """
+
+    name: str
+    loss: Callable[[Tensor, Tensor], Tensor]
+    lower_bound: float | None
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of a batch."""
+        return self.loss(logits, targets)
+
+
+def _negative_ce(logits: Tensor, targets: Tensor) -> Tensor:
+    """−CE(x, y) = log p_y: the paper's forgetting loss. Unbounded below."""
+    from torch.nn.functional import cross_entropy
+
+    return -cross_entropy(logits, targets)
+
+
+def _unlikelihood(logits: Tensor, targets: Tensor) -> Tensor:
+    """−log(1 − p_y) ≥ 0 (Welleck et al., 2020, "Neural Text Generation with Unlikelihood Training").
+
+    Computed as logsumexp(z) − logsumexp(z without z_y), which is exact where p_y rounds to 1.
+    """
+    others = logits.scatter(1, targets[:, None], float("-inf"))
+    return (logits.logsumexp(1) - others.logsumexp(1)).mean()
+
+
+_OBJECTIVES = {
+    o.name: o
+    for o in (
+        Objective("unlikelihood", _unlikelihood, 0.0),
+        Objective("negative_ce", _negative_ce, None),
+    )
+}
+
+
+def objective(name: str) -> Objective:
+    """The objective of that name.
+
+    Raises:
+        GradPivotError: with the names there are.
+    """
+    try:
+        return _OBJECTIVES[name]
+    except KeyError:
+        raise GradPivotError(
+            f"there is no objective {name!r}; choose one of {', '.join(_OBJECTIVES)}"
+        ) from None
+
+
+def list_objectives() -> list[str]:
+    """The names of all objectives."""
+    return list(_OBJECTIVES)

@@ -1,0 +1,99 @@
+"""Optimisers and learning-rate schedules by name, built on torch.optim."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gradpivot.errors import GradPivotError
+
+__all__ = ["OPTIMIZERS", "SCHEDULES", "Recipe", "make_optimizer", "rate_factor"]
+
+OPTIMIZERS = ("sgd", "adam", "adamw")
+SCHEDULES = ("constant", "cosine")
+
+
+class Recipe(Protocol):
+    """The fields of a method that describe its descent; :class:`gradpivot.methods.method.Descent` has them."""
+
+    @property
+    def lr(self) -> float:
+        """Learning rate λ."""
+        ...
+
+    @property
+    def epochs(self) -> int:
+        """Passes over the data."""
+        ...
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples a batch, or None for a size that suits the forget set."""
+        ...
+
+    @property
+    def retain_batch_size(self) -> int | None:
+        """Retain samples beside each forget batch, or None for as many as that has."""
+        ...
+
+    @property
+    def optimizer(self) -> str:
+        """One of ``OPTIMIZERS``."""
+        ...
+
+    @property
+    def momentum(self) -> float:
+        """Of SGD."""
+        ...
+
+    @property
+    def weight_decay(self) -> float:
+        """Of every optimiser."""
+        ...
+
+    @property
+    def schedule(self) -> str:
+        """One of ``SCHEDULES``."""
+        ...
+
+    @property
+    def batchnorm(self) -> str:
+        """One of :data:`gradpivot.normalisation.POLICIES`."""
+        ...
+
+    @property
+    def max_norm(self) -> float | None:
+        """Limit on the length of the combined gradient."""
+        ...
+
+
+def make_optimizer(parameters: Sequence[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
+    """The optimiser a recipe names: ``sgd`` (with momentum), ``adam`` or ``adamw``."""
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(
+            parameters,
+            lr=recipe.lr,
+            momentum=recipe.momentum,
+            weight_decay=recipe.weight_decay,
+            foreach=True,
+        )
+    if recipe.optimizer in ("adam", "adamw"):
+        kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
+        return kind(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, foreach=True)
+    raise GradPivotError(f"there is no optimizer {recipe.optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
+
+
+def rate_factor(schedule: str, progress: float) -> float:
+    """What the learning rate is multiplied with when a fraction ``progress`` of the steps is done.
+
+    A function of the position alone, so that a resumed run needs no scheduler state and a skipped step changes nothing.
+    """
+    if schedule == "constant":
+        return 1.0
+    if schedule == "cosine":
+        return (1 + math.cos(math.pi * progress)) / 2
+    raise GradPivotError(f"there is no schedule {schedule!r}; choose one of {', '.join(SCHEDULES)}")

@@ -1,0 +1,39 @@
+"""Batches as people have them, turned into (input, target)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gradpivot.errors import GradPivotError
+
+__all__ = ["Adapter", "input_and_target"]
+
+Adapter = Callable[[Any], tuple[Any, Any]]
+"""From a sample or a batch of the user's own kind to (input, target)."""
+
+_INPUT_KEYS = ("input", "inputs", "x", "image", "images", "pixel_values", "features", "data")
+_TARGET_KEYS = ("target", "targets", "y", "label", "labels")
+
+
+def input_and_target(batch: Any) -> tuple[Any, Any]:
+    """The default adapter: pairs as they are, dictionaries by the usual names.
+
+    Raises:
+        GradPivotError: if it cannot be told which part is which; pass an adapter of your own then.
+    """
+    if isinstance(batch, Mapping):
+        x = next((k for k in _INPUT_KEYS if k in batch), None)
+        y = next((k for k in _TARGET_KEYS if k in batch), None)
+        if x is None or y is None:
+            raise GradPivotError(
+                f"cannot tell input and target among the keys {sorted(map(str, batch))}; pass an adapter, "
+                f'for example adapter=lambda batch: (batch["pixels"], batch["digit"])'
+            )
+        return batch[x], batch[y]
+    if isinstance(batch, Sequence) and len(batch) == 2:
+        return batch[0], batch[1]
+    raise GradPivotError(
+        f"a sample is a {type(batch).__name__}, not (input, target); pass an adapter, for example "
+        f"adapter=lambda sample: (sample.image, sample.label)"
+    )

@@ -1,0 +1,77 @@
+"""Classification: cross-entropy keeps, a forgetting objective on the same logits forgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.errors import GradPivotError
+from gradpivot.tasks.batch import Adapter, input_and_target
+from gradpivot.tasks.task import Predictions
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from gradpivot.objectives import Objective
+
+__all__ = ["Classification"]
+
+
+@dataclass(frozen=True)
+class Classification:
+    """A model from inputs to n×k logits.
+
+    Attributes:
+        adapter: From a sample or batch to (input, target). Inputs may be a tensor, a tuple (passed as
+            positional arguments) or a dictionary (passed by name).
+    """
+
+    adapter: Adapter = input_and_target
+
+    def target_of(self, sample: Any) -> Any:
+        """The label of one sample."""
+        return self.adapter(sample)[1]
+
+    def logits(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+        """The model's logits (n×k) and the targets (n) of a batch."""
+        inputs, targets = self.adapter(batch)
+        logits = _logits_in(_call(model, inputs))
+        targets = targets.to(logits.device).long().reshape(-1)
+        if logits.ndim != 2 or logits.shape[1] < 2 or len(logits) != len(targets):
+            raise GradPivotError(
+                f"the model gives {tuple(logits.shape)} for {len(targets)} samples; classification needs "
+                f"one row of at least two logits per sample"
+            )
+        return logits, targets
+
+    def retain_loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """The mean cross-entropy −log p_θ(y|x)."""
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(*self.logits(model, batch))
+
+    def forget_loss(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
+        """The mean of ``objective`` on the batch's logits."""
+        return objective(*self.logits(model, batch))
+
+    def predict(self, model: nn.Module, batch: Any) -> Predictions:
+        """True-label confidence and correctness."""
+        logits, targets = self.logits(model, batch)
+        # float64: near 1 a float32 softmax has steps of 6e-8 and the membership attack sees ties.
+        confidence = logits.double().softmax(1).gather(1, targets[:, None])[:, 0]
+        return Predictions(confidence, logits.argmax(1) == targets)
+
+
+def _call(model: nn.Module, inputs: Any) -> Any:
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(*inputs) if isinstance(inputs, list | tuple) else model(inputs)
+
+
+def _logits_in(outputs: Any) -> Tensor:
+    """The logits of a plain tensor, a dictionary or an output object (Hugging Face style)."""
+    if isinstance(outputs, Mapping):
+        outputs = outputs["logits"]
+    found: Tensor = getattr(outputs, "logits", outputs)
+    return found

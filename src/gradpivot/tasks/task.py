@@ -1,0 +1,41 @@
+"""The protocol of a task: everything a method or an evaluation needs to know about a model's job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from gradpivot.objectives import Objective
+
+__all__ = ["Predictions", "Task"]
+
+
+class Predictions(NamedTuple):
+    """What one forward pass tells about each sample of a batch."""
+
+    confidence: Tensor
+    """p_θ(y|x) of the true label, n numbers in [0, 1]."""
+    correct: Tensor
+    """Whether the prediction is the true label, n booleans."""
+
+
+class Task(Protocol):
+    """How to run a model on a batch of the user's own kind."""
+
+    def retain_loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """L_r on a batch: lower = better kept."""
+        ...
+
+    def forget_loss(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
+        """L_f on a batch: lower = more forgotten."""
+        ...
+
+    def predict(self, model: nn.Module, batch: Any) -> Predictions:
+        """Confidence and correctness per sample, from one forward pass."""
+        ...
+
+    def target_of(self, sample: Any) -> Any:
+        """The label of one sample, for splitting by class."""
+        ...

@@ -1,0 +1,54 @@
+"""Weights on disk as safetensors: no code runs on loading, and the file says what it belongs to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from gradpivot.atomic import replacing
+from gradpivot.errors import GradPivotError
+
+__all__ = ["load_weights", "save_weights"]
+
+
+def save_weights(model: nn.Module, path: str | Path, facts: Mapping[str, Any] | None = None) -> None:
+    """Write a model's weights and buffers, atomically, with a few facts in the header."""
+    # Tied weights share memory, which safetensors refuses; a clone each loads back just the same.
+    state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
+    with replacing(path) as temporary:
+        save_file(state, temporary, metadata={"gradpivot": json.dumps(dict(facts or {}), sort_keys=True)})
+
+
+def load_weights(
+    model: nn.Module, path: str | Path, expected: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Load weights into ``model`` and give back the facts of the file.
+
+    Raises:
+        GradPivotError: if the file is missing, cut short, for another model, or has other facts than ``expected``.
+    """
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            metadata = file.metadata() or {}
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except FileNotFoundError:
+        raise GradPivotError(f"there is no weights file {path}") from None
+    except (SafetensorError, OSError) as error:
+        raise GradPivotError(f"the weights file {path} is damaged ({error}); make it again") from None
+    facts: dict[str, Any] = json.loads(metadata.get("gradpivot", "{}"))
+    if expected is not None and facts != dict(expected):
+        raise GradPivotError(
+            f"the weights file {path} was made with {facts}, not {dict(expected)}; delete it or name another folder"
+        )
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        last = str(error).splitlines()[-1].strip()
+        raise GradPivotError(f"the weights file {path} does not fit this model ({last})") from None
+    return facts

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import random
+from collections import namedtuple
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, TensorDataset
+
+from gradpivot.data.loader import Loader
+
+CPU = torch.device("cpu")
+ORDER = [np.array([2, 0]), np.array([1, 3, 4])]
+Sample = namedtuple("Sample", "x y")
+
+
+class Augmented(Dataset):
+    """Draws from all three global generators, as people's transforms do."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, index: int) -> Sample:
+        noise = torch.rand(1).item() + np.random.rand() + random.random()
+        return Sample(torch.tensor([index + noise]), {"y": index})
+
+
+def test_resident_tensors_are_indexed():
+    dataset = TensorDataset(torch.arange(5.0), torch.arange(5))
+    batches = list(Loader(dataset, CPU, seed=0).batches(ORDER, epoch=0))
+    assert batches[1][0].tolist() == [1, 3, 4]
+    assert batches[0][1].tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_augmentation_depends_on_seed_epoch_and_sample_only(workers):
+    def drawn(seed: int, epoch: int, workers: int) -> list[float]:
+        batches = Loader(Augmented(), CPU, seed, workers).batches(ORDER, epoch)
+        return [x for batch in batches for x in batch.x.flatten().tolist()]
+
+    reference = drawn(0, 0, 0)
+    assert drawn(0, 0, workers) == reference
+    assert drawn(0, 1, workers) != reference
+    assert drawn(1, 0, workers) != reference
+
+
+def test_streaming_leaves_the_callers_randomness_alone():
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    batch = next(iter(Loader(Augmented(), CPU, seed=0).batches(ORDER, 0)))
+    assert batch.y["y"].tolist() == [2, 0]
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert np.array_equal(states[1], np.random.get_state()[1])
+    assert states[2] == random.getstate()

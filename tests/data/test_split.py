@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, TensorDataset
+
+from gradpivot import ForgetSplit
+from gradpivot.data.digits import load_digits
+from gradpivot.data.gaussians import CENTRES, load_gaussians
+from gradpivot.errors import GradPivotError
+
+
+def data(samples: int = 30, seed: int = 0) -> TensorDataset:
+    generator = torch.Generator().manual_seed(seed)
+    return TensorDataset(torch.randn(samples, 2, generator=generator), torch.arange(samples) % 3)
+
+
+class Dictionaries(Dataset):
+    def __init__(self, noisy: bool = False) -> None:
+        self.noisy = noisy
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> dict:
+        noise = torch.rand(2) if self.noisy else torch.zeros(2)
+        return {"pixels": torch.full((2,), float(index)) + noise, "label": index % 4}
+
+
+def test_by_class():
+    split = ForgetSplit.by_class(data(), data(9, seed=1), 1)
+    labels = data().tensors[1]
+    assert (labels[split.forget_indices.copy()] == 1).all()
+    assert not (labels[split.retain_indices.copy()] == 1).any()
+    assert (split.kind, split.classes) == ("class", (1,))
+    assert not (split.test_labels[split.test_indices] == 1).any()
+    assert ForgetSplit.by_class(data(), data(9), [0, 2]).classes == (0, 2)
+
+
+def test_random_is_a_fraction_decided_by_the_seed():
+    a, b, c = (ForgetSplit.random(data(), data(9), 0.2, seed=s) for s in (0, 0, 1))
+    assert len(a.forget_indices) == 6
+    assert np.array_equal(a.forget_indices, b.forget_indices)
+    assert not np.array_equal(a.forget_indices, c.forget_indices)
+    assert len(a.test_indices) == 9
+
+
+def test_by_index_and_predicate():
+    assert ForgetSplit.by_index(data(), data(9), [5, 2]).forget_indices.tolist() == [2, 5]
+    split = ForgetSplit.by_predicate(data(), data(9), lambda sample: bool(sample[0][0] > 0))
+    assert (data().tensors[0][split.forget_indices.copy(), 0] > 0).all()
+    assert split.kind == "predicate"
+
+
+def test_is_frozen_disjoint_and_complete():
+    split = ForgetSplit.by_class(data(), data(9), 1)
+    with pytest.raises(AttributeError):
+        split.kind = "random"
+    with pytest.raises(ValueError, match="read-only"):
+        split.forget_indices[0] = 3
+    both = np.concatenate([split.forget_indices, split.retain_indices])
+    assert sorted(both) == list(range(30))
+    with pytest.raises(GradPivotError, match="disjoint and cover"):
+        ForgetSplit(
+            train=data(), test=data(9), forget_indices=np.array([0, 1]), retain_indices=np.arange(1, 30),
+            kind="index", target=lambda sample: sample[1],
+        )  # fmt: skip
+
+
+def test_hash_covers_content_indices_kind_and_seed():
+    base = ForgetSplit.by_class(data(), data(9), 1).hash
+    assert base == ForgetSplit.by_class(data(), data(9), 1).hash
+    assert len(base) == 16
+    others = [
+        ForgetSplit.by_class(data(), data(9), 2),
+        ForgetSplit.by_class(data(seed=5), data(9), 1),
+        ForgetSplit.by_class(data(), data(9, seed=5), 1),
+        ForgetSplit.by_index(data(), data(9), ForgetSplit.by_class(data(), data(9), 1).forget_indices),
+        ForgetSplit.by_class(data(), data(9), 1, data_id="mine"),
+        ForgetSplit.random(data(), data(9), 0.5, seed=1),
+        ForgetSplit.random(data(), data(9), 0.5, seed=2),
+    ]
+    assert len({base, *(other.hash for other in others)}) == 8
+
+
+def test_arrays_dictionaries_and_own_labels():
+    arrays = (np.random.default_rng(0).normal(size=(9, 2)).astype("float32"), np.arange(9) % 3)
+    assert len(ForgetSplit.by_class(arrays, arrays, 0).forget_indices) == 3
+    split = ForgetSplit.by_class(Dictionaries(), Dictionaries(), 3)
+    assert split.forget_indices.tolist() == [3, 7, 11]
+    own = ForgetSplit.by_class(Dictionaries(), Dictionaries(), 1, target=lambda s: int(s["pixels"][0]) // 6)
+    assert own.forget_indices.tolist() == [6, 7, 8, 9, 10, 11]
+
+
+def test_reading_noisy_data_leaves_the_callers_randomness_alone_and_hashes_the_same():
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    hashes = {ForgetSplit.by_class(Dictionaries(noisy=True), Dictionaries(), 3).hash for _ in range(2)}
+    assert len(hashes) == 1
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ForgetSplit.by_class(data(), data(9), 7), r"class 7 is not in .* its classes are 0, 1, 2"),
+        (lambda: ForgetSplit.by_class(data(), data(9), []), r"\(none given\)"),
+        (lambda: ForgetSplit.by_class(data(), data(9), [0, 1, 2]), "leave something to retain"),
+        (lambda: ForgetSplit.random(data(), data(9), 0), "between 0 and 1"),
+        (lambda: ForgetSplit.random(data(), data(9), 1.5), "between 0 and 1"),
+        (lambda: ForgetSplit.by_index(data(), data(9), []), "forget set is empty"),
+        (lambda: ForgetSplit.by_index(data(), data(9), [30]), "from 0 to 29"),
+        (lambda: ForgetSplit.by_index(data(), data(9), [-1]), "from 0 to 29"),
+        (lambda: ForgetSplit.by_index(data(), data(9), [1, 1]), "named twice"),
+        (lambda: ForgetSplit.by_predicate(data(), data(9), lambda s: False), "nothing to forget"),
+        (lambda: ForgetSplit.by_class(data(), data(0), 1), "test set is empty"),
+        (lambda: ForgetSplit.by_class(iter([]), data(9), 1), "map-style"),
+        (lambda: ForgetSplit.by_class([object()], data(9), 1), "pass target="),
+        (lambda: ForgetSplit.by_class((np.ones((3, 2)), np.ones(2)), data(9), 1), "3 inputs but 2 labels"),
+    ],
+)
+def test_what_cannot_be_is_explained(make, message):
+    with pytest.raises(GradPivotError, match=message):
+        make()
+
+
+def test_test_set_without_a_retained_class_is_explained():
+    only = TensorDataset(torch.zeros(3, 2), torch.ones(3, dtype=torch.long))
+    with pytest.raises(GradPivotError, match="TA cannot be measured"):
+        _ = ForgetSplit.by_class(data(), only, 1).test_indices
+
+
+def test_saves_and_loads(tmp_path):
+    split = ForgetSplit.random(data(), data(9), 0.3, seed=4)
+    split.save(tmp_path / "split.json")
+    again = ForgetSplit.load(tmp_path / "split.json", data(), data(9))
+    assert again.hash == split.hash
+    assert again.facts() == split.facts()
+    named = ForgetSplit.by_class(data(), data(9), 1, data_id="mine")
+    named.save(tmp_path / "named.json")
+    assert ForgetSplit.load(tmp_path / "named.json", data(), data(9)).hash == named.hash
+
+
+def test_loading_with_other_data_or_a_changed_file_is_refused(tmp_path):
+    path = tmp_path / "split.json"
+    ForgetSplit.by_class(data(), data(9), 1).save(path)
+    with pytest.raises(GradPivotError, match="data are not those"):
+        ForgetSplit.load(path, data(seed=1), data(9))
+    content = json.loads(path.read_text())
+    content["forget_indices"][0] = 0
+    path.write_text(json.dumps(content))
+    with pytest.raises(GradPivotError, match="the file was changed"):
+        ForgetSplit.load(path, data(), data(9))
+    path.write_text(path.read_text()[:40])
+    with pytest.raises(GradPivotError, match="damaged"):
+        ForgetSplit.load(path, data(), data(9))
+    with pytest.raises(GradPivotError, match="no split file"):
+        ForgetSplit.load(tmp_path / "none.json", data(), data(9))
+
+
+def test_validation_is_given_or_half_of_the_test_set():
+    split = ForgetSplit.by_class(data(), data(9, seed=1), 1)
+    assert split.validation is None
+    steering = split.with_validation()
+    assert (len(steering.validation), len(steering.test)) == (4, 5)
+    assert not set(steering.validation.indices) & set(steering.test.indices)
+    assert steering.validation_source == "half of test"
+    assert steering.hash != split.hash
+    given = ForgetSplit.by_class(data(), data(9), 1, validation=data(5, seed=2))
+    assert given.with_validation() is given
+    assert given.validation_source == "given"
+
+
+def test_embedded_data():
+    train, test = load_digits()
+    assert (len(train), len(test)) == (1437, 360)
+    images, labels = train.tensors
+    assert images.shape[1:] == (1, 8, 8)
+    assert 0 <= images.min() <= images.max() <= 1
+    assert sorted(set(labels.tolist())) == list(range(10))
+    points, clusters = load_gaussians(samples=5000)[0].tensors
+    means = torch.stack([points[clusters == c].mean(0) for c in range(5)])
+    torch.testing.assert_close(means, torch.tensor(CENTRES), atol=0.2, rtol=0)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from gradpivot import Classification
+from gradpivot.errors import GradPivotError
+from gradpivot.objectives import objective
+from gradpivot.tasks.batch import input_and_target
+
+X, Y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
+MODEL = nn.Linear(3, 2)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.linear, self.how = MODEL, how
+
+    def forward(self, features=None, extra=None):
+        logits = self.linear(features if extra is None else features + extra)
+        return {"dict": {"logits": logits}, "object": SimpleNamespace(logits=logits)}.get(self.how, logits)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [(X, Y), [X, Y], {"x": X, "y": Y}, {"image": X, "label": Y}, {"pixel_values": X, "labels": Y}],
+)
+def test_batches_of_the_usual_kinds(batch):
+    expected = nn.functional.cross_entropy(MODEL(X), Y)
+    torch.testing.assert_close(Classification().retain_loss(MODEL, batch), expected)
+
+
+def test_an_adapter_of_ones_own():
+    task = Classification(adapter=lambda b: (b["pixels"], b["digit"]))
+    logits, targets = task.logits(MODEL, {"pixels": X, "digit": Y})
+    torch.testing.assert_close(logits, MODEL(X))
+    assert torch.equal(targets, Y)
+    assert task.target_of({"pixels": X[0], "digit": 7}) == 7
+
+
+@pytest.mark.parametrize("how", ["dict", "object", "tensor"])
+@pytest.mark.parametrize("inputs", [X, (X, torch.zeros(3)), {"features": X, "extra": torch.zeros(3)}])
+def test_inputs_and_outputs_of_the_usual_kinds(how, inputs):
+    logits, _ = Classification().logits(Wrapped(how), (inputs, Y))
+    torch.testing.assert_close(logits, MODEL(X))
+
+
+def test_predictions():
+    told = Classification().predict(MODEL, (X, Y))
+    probabilities = MODEL(X).double().softmax(1)
+    torch.testing.assert_close(told.confidence, probabilities[range(4), Y])
+    assert torch.equal(told.correct, probabilities.argmax(1) == Y)
+
+
+def test_forget_loss_is_the_objective_on_the_logits():
+    wanted = objective("unlikelihood")
+    torch.testing.assert_close(Classification().forget_loss(MODEL, (X, Y), wanted), wanted(MODEL(X), Y))
+
+
+@pytest.mark.parametrize("batch", [{"foo": X, "bar": Y}, (X, Y, Y), X])
+def test_batches_that_cannot_be_read(batch):
+    with pytest.raises(GradPivotError, match="adapter"):
+        input_and_target(batch)
+
+
+def test_outputs_that_are_no_logits():
+    with pytest.raises(GradPivotError, match="two logits per sample"):
+        Classification().logits(nn.Linear(3, 1), (X, Y))

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradpivot.errors import GradPivotError
+from gradpivot.objectives import list_objectives, objective
+
+logits = st.lists(st.floats(-50, 50), min_size=2, max_size=6)
+
+
+@given(logits)
+def test_unlikelihood_is_minus_log_one_minus_p(values):
+    z = torch.tensor([values], dtype=torch.float64)
+    others = sum(math.exp(v - max(values)) for v in values[1:])
+    everything = sum(math.exp(v - max(values)) for v in values)
+    expected = math.log(everything) - math.log(others) if others > 0 else values[0] - max(values[1:])
+    assert objective("unlikelihood")(z, torch.tensor([0])).item() == pytest.approx(
+        expected, rel=1e-9, abs=1e-9
+    )
+
+
+def test_unlikelihood_has_its_floor_and_a_gradient_where_p_rounds_to_one():
+    sure = torch.tensor([[200.0, 0.0, 0.0]], requires_grad=True)
+    loss = objective("unlikelihood")(sure, torch.tensor([0]))
+    loss.backward()
+    assert loss.item() == pytest.approx(200 - math.log(2))
+    assert sure.grad[0, 0].item() == pytest.approx(1.0)
+    gone = objective("unlikelihood")(torch.tensor([[-200.0, 0.0]]), torch.tensor([0]))
+    assert gone.item() == objective("unlikelihood").lower_bound == 0
+
+
+def test_negative_ce_is_the_papers_and_has_no_floor():
+    z, y = torch.randn(5, 3), torch.tensor([0, 1, 2, 0, 1])
+    expected = z.log_softmax(1).gather(1, y[:, None]).mean()
+    torch.testing.assert_close(objective("negative_ce")(z, y), expected)
+    assert objective("negative_ce").lower_bound is None
+
+
+def test_unknown_objective():
+    assert list_objectives()[0] == "unlikelihood"
+    with pytest.raises(GradPivotError, match="choose one of unlikelihood, negative_ce"):
+        objective("ce")
