@@ -1,0 +1,1 @@
+"""Sets of solutions: dominance, hypervolume, distance, selection. Knows data only; no torch."""

@@ -1,0 +1,73 @@
+"""Conditions people type, such as ``"UA>=95"``, and picking a point that meets them.
+
+Units: percent in a typed condition, fractions in a mapping (``{"ua": 0.95}``), as everywhere.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.scores import METRICS, Scores
+
+__all__ = ["Condition", "parse_conditions"]
+
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
+_PATTERN = re.compile(r"^\s*([A-Za-z_]+)\s*(>=|<=|>|<)\s*([0-9.]+)\s*%?\s*$")
+# 0.95 stored as a share of 20 samples is 19/20; comparing it with a typed 95 must not fail by rounding.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One bound on one score, as a fraction."""
+
+    metric: str
+    comparison: str
+    bound: float
+
+    def __str__(self) -> str:
+        return f"{self.metric.upper()}{self.comparison}{100 * self.bound:g}"
+
+    def holds(self, scores: Scores) -> bool:
+        """Whether ``scores`` meets the bound."""
+        slack = _ROUNDING if self.comparison == "<=" else -_ROUNDING
+        bound = self.bound + (slack if "=" in self.comparison else 0.0)
+        return _COMPARISONS[self.comparison](float(getattr(scores, self.metric)), bound)
+
+
+def parse_conditions(text: str | Mapping[str, float]) -> tuple[Condition, ...]:
+    """Read ``"UA>=95, RA>=99"`` (percent) or ``{"ua": 0.95}`` (fractions, at least).
+
+    Raises:
+        GradPivotError: with the part that could not be read and an example of one that can.
+    """
+    if isinstance(text, Mapping):
+        return tuple(_checked(name.lower(), ">=", float(bound)) for name, bound in text.items())
+    conditions = []
+    for part in re.split(r",|\band\b", text):
+        match = _PATTERN.match(part)
+        if not match:
+            raise GradPivotError(
+                f"cannot read the condition {part.strip()!r}; write a score, a comparison and a "
+                f'percentage, for example "UA>=95, RA>=99"'
+            )
+        name, comparison, number = match.groups()
+        conditions.append(_checked(name.lower(), comparison, float(number) / 100))
+    return tuple(conditions)
+
+
+def _checked(name: str, comparison: str, bound: float) -> Condition:
+    if name not in METRICS:
+        raise GradPivotError(f"unknown score {name!r}; the scores are {', '.join(METRICS)}")
+    if not 0 <= bound <= 1:
+        raise GradPivotError(
+            f"{name} is compared with {100 * bound:g} %; a share lies between 0 and 100 % "
+            f"(typed conditions are in percent, mappings in fractions)"
+        )
+    return Condition(name, comparison, bound)
