@@ -1,0 +1,208 @@
+"""The verbs: compose what is below, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.evaluation import evaluate
+from gradpivot.evaluate.scores import Scores
+from gradpivot.frontier.comparison import Comparison
+from gradpivot.frontier.frontier import Frontier, Point
+from gradpivot.loop import Progress
+from gradpivot.methods.cup import CUP
+from gradpivot.methods.method import Method
+from gradpivot.run import Result, run_method
+from gradpivot.tasks.classification import Classification
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.tasks.task import Task
+
+__all__ = ["Trace", "score", "trace", "unlearn"]
+
+GAMMAS = tuple(round(0.1 * i, 1) for i in range(11))
+"""0, 0.1, …, 1."""
+
+
+def unlearn(
+    model: nn.Module,
+    split: ForgetSplit,
+    method: Method | None = None,
+    *,
+    seed: int = 0,
+    task: Task | None = None,
+    factory: Callable[[], nn.Module] | None = None,
+    workers: int = 0,
+    progress: bool | Progress = False,
+    checkpoint: str | Path | None = None,
+) -> Result:
+    """Make a copy of ``model`` forget, and score it.
+
+    Args:
+        model: The trained model; it is not changed.
+        split: What to forget; see :class:`gradpivot.ForgetSplit`.
+        method: How; ``CUP()`` if not given.
+        seed: Same seed, machine and thread count: the same numbers to the last digit.
+        task: How to run the model on a batch; classification of (input, label) batches if not given.
+        factory: Makes a newly initialised model, for ``Retrain``.
+        workers: Data-loading processes for data that are not tensors; never changes a number.
+        progress: Show a bar, or call a function with (steps done, steps in all).
+        checkpoint: A file to keep a resumable state in; a run that was killed continues from it.
+
+    Returns:
+        The new model, its scores, history and provenance. A run that goes to NaN comes back with ``diverged`` set and
+        the last finite weights.
+
+    Example:
+        >>> result = unlearn(model, ForgetSplit.by_class(train, test, 3), CUP(gamma=0.5))
+        >>> result.scores.ua, result.scores.ra
+    """
+    with _progress(progress, (method or CUP()).title) as report:
+        return run_method(
+            model,
+            split,
+            method or CUP(),
+            seed=seed,
+            task=task,
+            factory=factory,
+            workers=workers,
+            progress=report,
+            checkpoint=checkpoint,
+        )
+
+
+def score(model: nn.Module, split: ForgetSplit, *, task: Task | None = None, workers: int = 0) -> Scores:
+    """RA, UA, TA and MIA of a model as it is, from one forward pass over each set."""
+    return evaluate(model, split, task or Classification(), workers=workers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace(Frontier):
+    """A frontier together with the runs it came from.
+
+    Attributes:
+        results: One per point, in the same order, with the models.
+        original: The scores of the model before unlearning.
+        problem: What was forgotten from what, for reports.
+    """
+
+    results: tuple[Result, ...] = ()
+    original: Scores
+    problem: Mapping[str, Any]
+
+    def comparison(self, title: str | None = None) -> Comparison:
+        """The frontier beside the original model and the reference, ready for tables, figures and the page."""
+        retrained = self.reference and Point(label="Retrain", settings={}, scores=self.reference)
+        return Comparison(
+            title=title or f"{self.name} over {self.knob}",
+            problem=self.problem,
+            original=Point(label="Original", settings={}, scores=self.original),
+            retrained=retrained or None,
+            frontiers=[self],
+            provenance=self.results[0].provenance,
+        )
+
+    def draw(self, path: str | Path | None = None) -> Any:
+        """A matplotlib figure of the points in the (RA, UA) plane, saved to ``path`` if given."""
+        from gradpivot.report.figures import frontier_figure, save_figure
+
+        figure = frontier_figure(self.comparison())
+        if path is not None:
+            save_figure(figure, Path(path))
+        return figure
+
+    def report(self, path: str | Path) -> None:
+        """Write the interactive page, one self-contained HTML file."""
+        from gradpivot.report.page import write_page
+
+        write_page(self.comparison(), Path(path))
+
+    def pick_result(self, condition: str | dict[str, float], best: str = "ra") -> Result:
+        """The run behind :meth:`pick`, with its model."""
+        point = self.pick(condition, best)
+        return next(r for p, r in zip(self.points, self.results, strict=True) if p is point)
+
+
+def trace(
+    model: nn.Module,
+    split: ForgetSplit,
+    method: Method | None = None,
+    *,
+    gammas: Iterable[float] | None = None,
+    values: Iterable[Any] | None = None,
+    reference: Scores | Result | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> Trace:
+    """Run a method over its knob and gather the frontier.
+
+    Args:
+        model: The trained model; it is not changed.
+        split: What to forget.
+        method: The method with everything but its knob set; ``CUP()`` if not given.
+        gammas: The γ values for CUP; 0, 0.1, …, 1 if not given.
+        values: The same for a method with another knob (``forget_weight`` of WS, ``lr`` of GA).
+        reference: A retrained model's scores (or the result of running ``Retrain``), for Δ.
+        progress: Show a bar.
+        **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``.
+
+    Returns:
+        A frontier that knows its hypervolume, its distance to the reference, its non-dominated points and how to pick
+        one (``frontier.pick("UA>=95", best="RA")``).
+    """
+    method = method or CUP()
+    settings = _knob_values(method, gammas, values)
+    results = []
+    with _progress(progress, f"{method.title} over {method.knob}") as report:
+        for number, value in enumerate(settings):
+            results.append(run_method(model, split, replace(method, **{str(method.knob): value}), **options))
+            if report:
+                report(number + 1, len(settings))
+    scores = reference.scores if isinstance(reference, Result) else reference
+    return Trace(
+        name=method.title,
+        method=method.name,
+        knob=method.knob,
+        points=[result.point() for result in results],
+        reference=scores,
+        kind=split.kind,
+        results=tuple(results),
+        original=score(model, split, task=options.get("task"), workers=options.get("workers", 0)),
+        problem=split.facts(),
+    )
+
+
+def _knob_values(method: Method, gammas: Iterable[float] | None, values: Iterable[Any] | None) -> list[Any]:
+    if method.knob is None:
+        raise GradPivotError(f"{method.title} has no knob to trace; run unlearn() once instead")
+    if gammas is not None and (values is not None or method.knob != "gamma"):
+        raise GradPivotError(f"{method.title} is traced over {method.knob}; give values=…, not gammas")
+    chosen = values if gammas is None else gammas
+    if chosen is None:
+        chosen = GAMMAS if method.knob == "gamma" else type(method).paper_space[method.knob]
+    found = list(chosen)
+    if not found:
+        raise GradPivotError(f"there is no {method.knob} to trace; give at least one value")
+    return found
+
+
+@contextmanager
+def _progress(wanted: bool | Progress, title: str) -> Iterator[Progress | None]:
+    """A rich progress bar, the caller's own function, or nothing."""
+    if not isinstance(wanted, bool):
+        yield wanted
+        return
+    if not wanted:
+        yield None
+        return
+    from gradpivot.progress import bar
+
+    with bar(title) as report:
+        yield report

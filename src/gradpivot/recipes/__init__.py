@@ -1,0 +1,1 @@
+"""Experiments as data: problems with their models and training, and which settings are compared on them."""

@@ -1,0 +1,72 @@
+"""A problem: data, a model to make, and how the original was trained. Built in, or the user's own by import path."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.errors import GradPivotError
+from gradpivot.methods.retrain import Retrain
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.tasks.task import Task
+
+__all__ = ["Problem", "find_problem", "list_problems"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Everything that is fixed before anybody asks to forget.
+
+    Attributes:
+        name: What reports call it.
+        load: Gives (train, test) as map-style datasets.
+        model: Makes a new, randomly initialised model.
+        training: The recipe of the original model, and so of the retrained reference.
+        task: How to run the model on a batch; classification of (input, label) if None.
+        settings: Method settings that suit this problem, such as a batch size.
+    """
+
+    name: str
+    load: Callable[[], tuple[Any, Any]]
+    model: Callable[[], nn.Module]
+    training: Retrain = field(default_factory=Retrain)
+    task: Task | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+_BUILT_IN = {"digits": "gradpivot.recipes.digits:digits", "toy": "gradpivot.recipes.toy:toy"}
+
+
+def list_problems() -> list[str]:
+    """The names of the built-in problems."""
+    return sorted(_BUILT_IN)
+
+
+def find_problem(name: str) -> Problem:
+    """A built-in problem, or ``package.module:function`` where the function returns a :class:`Problem`.
+
+    Raises:
+        GradPivotError: if there is none, with what was looked for.
+    """
+    path = _BUILT_IN.get(name, name)
+    module, _, function = path.partition(":")
+    if not function:
+        near = difflib.get_close_matches(name, _BUILT_IN, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise GradPivotError(
+            f"there is no problem {name!r}{hint} Built in are {', '.join(list_problems())}; your own goes in as "
+            f"my_module:my_problem, a function that returns a gradpivot.recipes.problem.Problem"
+        )
+    try:
+        found = getattr(importlib.import_module(module), function)()
+    except (ImportError, AttributeError) as error:
+        raise GradPivotError(f"cannot load the problem {name!r}: {error}") from error
+    if not isinstance(found, Problem):
+        raise GradPivotError(f"{name} returned a {type(found).__name__}, not a Problem")
+    return found

@@ -1,0 +1,147 @@
+"""One run: a method on a model, scored and with its provenance. What :mod:`gradpivot.api` and sweeps share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from gradpivot.checkpoint import Checkpoint
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.evaluation import evaluate
+from gradpivot.evaluate.scores import Scores
+from gradpivot.frontier.frontier import Point
+from gradpivot.loop import Loop, Outcome, Progress
+from gradpivot.methods.method import Method
+from gradpivot.provenance import environment
+from gradpivot.tasks.classification import Classification
+
+if TYPE_CHECKING:
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.tasks.task import Task
+
+__all__ = ["Result", "run_key", "run_method"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What unlearning gave.
+
+    Attributes:
+        model: The new model; the last finite weights if the run diverged.
+        scores: RA, UA, TA, MIA as fractions; zeros if the run diverged.
+        method: What was run.
+        history: Telemetry, one list per column, one entry per step.
+        seconds: Wall-clock of unlearning, preparation included, evaluation not.
+        diverged: None, or the step and the reason.
+        provenance: Split, seed, settings, versions, machine class, date.
+    """
+
+    model: nn.Module
+    scores: Scores
+    method: Method
+    history: dict[str, list[Any]]
+    seconds: float
+    diverged: dict[str, Any] | None
+    provenance: dict[str, Any]
+
+    def point(self) -> Point:
+        """The run as a point of a frontier."""
+        settings = self.method.to_dict()
+        knob = settings.get(self.method.knob) if self.method.knob else None
+        return Point(
+            label=self.method.label,
+            settings=settings,
+            scores=self.scores,
+            knob=knob,
+            seconds=self.seconds,
+            diverged=self.diverged,
+            history=self.history,
+        )
+
+
+def run_key(split: ForgetSplit, method: Method, seed: int, model: nn.Module | None = None) -> str:
+    """What identifies a run: split, full configuration, seed and, if given, the weights it starts from."""
+    described = [split.hash, method.to_dict(), seed, weights_digest(model) if model is not None else None]
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def weights_digest(model: nn.Module) -> str:
+    """16 hexadecimal digits over every weight and buffer."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def run_method(
+    model: nn.Module,
+    split: ForgetSplit,
+    method: Method,
+    *,
+    seed: int = 0,
+    task: Task | None = None,
+    factory: Callable[[], nn.Module] | None = None,
+    workers: int = 0,
+    progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 60.0,
+) -> Result:
+    """Run one method and score what comes out; see :func:`gradpivot.unlearn` for the arguments."""
+    _check_model(model)
+    task = task or Classification()
+    key = run_key(split, method, seed, model)
+    path = Path(checkpoint) if checkpoint is not None else None
+    loop = Loop(
+        seed=seed,
+        workers=workers,
+        factory=factory,
+        progress=progress,
+        checkpoint=path,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+    outcome = loop.run(method, model, task, split, key=key)
+    scores = (
+        Scores.of_diverged() if outcome.diverged else evaluate(outcome.model, split, task, workers=workers)
+    )
+    if path is not None:
+        Checkpoint(path, key, 0).remove()
+    return _result(outcome, scores, method, split, seed, model)
+
+
+def _result(
+    outcome: Outcome, scores: Scores, method: Method, split: ForgetSplit, seed: int, original: nn.Module
+) -> Result:
+    return Result(
+        model=outcome.model,
+        scores=scores,
+        method=method,
+        history=outcome.history,
+        seconds=outcome.seconds,
+        diverged=outcome.diverged,
+        provenance={
+            "seed": seed,
+            "split": split.facts(),
+            "method": method.to_dict(),
+            "original_weights": weights_digest(original),
+            "environment": environment(str(next(original.parameters()).device)),
+        },
+    )
+
+
+def _check_model(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise GradPivotError(f"the model is a {type(model).__name__}; give a trained torch.nn.Module")
+    for name, parameter in model.named_parameters():
+        if not math.isfinite(float(parameter.detach().double().sum())):
+            raise GradPivotError(
+                f"the weight {name} holds NaN or infinity before unlearning; load a sound checkpoint"
+            )

@@ -1,0 +1,95 @@
+"""What every run leaves behind: settings, environment, split, scores, history and weights, enough to run it again."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from gradpivot.atomic import replacing, write_text
+from gradpivot.errors import GradPivotError
+
+if TYPE_CHECKING:
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.run import Result
+
+__all__ = ["read_config", "read_scores", "refuse_used", "write_run"]
+
+_SCHEMA = "gradpivot.run/1"
+
+
+def refuse_used(folder: Path, overwrite: bool) -> None:
+    """Raise if the folder holds a finished run that must not be replaced."""
+    if not overwrite and (folder / "metrics.json").exists():
+        raise GradPivotError(
+            f"{folder} holds a finished run already; name another folder with --out, or pass --overwrite"
+        )
+
+
+def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, result: Result) -> None:
+    """Write the folder; ``metrics.json`` comes last, so a folder that has it is complete."""
+    from gradpivot.weights import save_weights
+
+    write_text(folder / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+    write_text(folder / "environment.json", _json(result.provenance["environment"]))
+    split.save(folder / "split.json")
+    _write_history(folder / "history.csv", result.history)
+    facts = {"method": result.method.label, "split": split.hash, "diverged": result.diverged}
+    save_weights(result.model, folder / "model.safetensors", facts)
+    metrics = {
+        "schema": _SCHEMA,
+        "label": result.method.label,
+        "scores": result.scores.to_dict(),
+        "seconds": result.seconds,
+        "diverged": result.diverged,
+        "provenance": result.provenance,
+    }
+    write_text(folder / "metrics.json", _json(metrics))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The settings of a run.
+
+    Raises:
+        GradPivotError: if the folder is not a run's.
+    """
+    try:
+        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise GradPivotError(f"{folder} is not a run folder: it has no config.yaml") from None
+    except yaml.YAMLError as error:
+        raise GradPivotError(f"{folder}/config.yaml is damaged ({error})") from None
+    if not isinstance(config, dict):
+        raise GradPivotError(f"{folder}/config.yaml is damaged: it holds no settings")
+    return config
+
+
+def read_scores(folder: Path) -> dict[str, Any]:
+    """The scores a run recorded.
+
+    Raises:
+        GradPivotError: if there are none or they are damaged.
+    """
+    try:
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        scores: dict[str, Any] = metrics["scores"]
+    except FileNotFoundError:
+        raise GradPivotError(f"{folder} has no metrics.json: that run did not finish") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise GradPivotError(f"{folder}/metrics.json is damaged ({error})") from None
+    return scores
+
+
+def _write_history(path: Path, history: Mapping[str, list[Any]]) -> None:
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(history)
+        writer.writerows(zip(*history.values(), strict=True))
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,1 @@
+"""Many runs: each described, recorded once, and gathered into frontiers."""

@@ -1,0 +1,65 @@
+"""The model before anything is forgotten: trained once, kept on disk, shared by every run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import nn
+
+from gradpivot.errors import GradPivotError
+from gradpivot.loop import Loop, Progress
+from gradpivot.tasks.classification import Classification
+from gradpivot.weights import load_weights, save_weights
+
+if TYPE_CHECKING:
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.methods.retrain import Retrain
+    from gradpivot.recipes.problem import Problem
+    from gradpivot.tasks.task import Task
+
+__all__ = ["original_model", "train_original"]
+
+
+class _TrainOnAll:
+    """Ordinary training on all of the data, behind the interface that the Loop runs."""
+
+    def __init__(self, recipe: Retrain) -> None:
+        self._recipe = recipe
+
+    def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Train ``model`` from a new initialisation; what will be forgotten is learned here."""
+        loop.initialise(model)
+        self._recipe.fit(model, task, split.train, np.arange(len(split.train)), loop)
+
+
+def train_original(
+    problem: Problem, split: ForgetSplit, seed: int, progress: Progress | None = None
+) -> nn.Module:
+    """A model trained on all of ``split.train`` with the problem's recipe.
+
+    Raises:
+        GradPivotError: if training diverges.
+    """
+    loop = Loop(seed=seed, factory=problem.model, progress=progress)
+    outcome = loop.run(
+        _TrainOnAll(problem.training), problem.model(), problem.task or Classification(), split
+    )
+    if outcome.diverged:
+        raise GradPivotError(f"training the original model diverged ({outcome.diverged}); lower its lr")
+    return outcome.model.eval()
+
+
+def original_model(
+    problem: Problem, split: ForgetSplit, seed: int, path: Path, progress: Progress | None = None
+) -> nn.Module:
+    """The original model from ``path``, or newly trained and kept there."""
+    facts: dict[str, Any] = {"split_data": split.data_digest, "recipe": problem.training.label, "seed": seed}
+    if path.exists():
+        model = problem.model()
+        load_weights(model, path, expected=facts)
+        return model.eval()
+    model = train_original(problem, split, seed, progress)
+    save_weights(model, path, facts)
+    return model

@@ -1,0 +1,108 @@
+"""A study: several methods over their settings on one problem, each run kept as soon as it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.evaluate.evaluation import evaluate
+from gradpivot.frontier.comparison import Comparison
+from gradpivot.frontier.frontier import Frontier, Point
+from gradpivot.methods.method import Method
+from gradpivot.provenance import environment
+from gradpivot.run import run_key, run_method
+from gradpivot.sweep.original import original_model
+from gradpivot.sweep.records import Records
+from gradpivot.tasks.classification import Classification
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.recipes.problem import Problem
+
+__all__ = ["run_study"]
+
+Report = Callable[[int, int, str], None]
+"""Called with (runs done, runs in all, what runs now)."""
+
+
+def run_study(
+    problem: Problem,
+    split: ForgetSplit,
+    series: Mapping[str, Sequence[Method]],
+    *,
+    seed: int,
+    folder: Path,
+    title: str,
+    report: Report | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """Run every method of every series once, beside the original and a retrained reference.
+
+    What is already recorded in ``folder`` is not run again, so an interrupted study continues where it stopped.
+    """
+    records = Records(folder / "runs")
+    total = 2 + sum(len(methods) for methods in series.values())
+    done = 0
+
+    def tell(what: str) -> None:
+        if report:
+            report(done, total, what)
+
+    tell("training the original model")
+    model = original_model(problem, split, seed, folder / f"original-{seed}.safetensors")
+    task = problem.task or Classification()
+    original = Point(label="Original", settings={}, scores=evaluate(model, split, task))
+    done += 1
+    tell("retraining without the forgotten data")
+    retrained = _recorded(records, problem, model, split, problem.training, seed)
+    done += 1
+    frontiers = []
+    for name, methods in series.items():
+        points = []
+        for method in methods:
+            tell(f"{name}: {method.label}")
+            points.append(_recorded(records, problem, model, split, method, seed))
+            done += 1
+        frontiers.append(
+            Frontier(
+                name=name,
+                method=methods[0].name,
+                knob=methods[0].knob,
+                points=points,
+                reference=retrained.scores,
+                kind=split.kind,
+            )
+        )
+    tell("done")
+    return Comparison(
+        title=title,
+        problem={"name": problem.name, **split.facts()},
+        original=original,
+        retrained=replace(retrained, label="Retrain"),
+        frontiers=frontiers,
+        provenance={
+            "seed": seed,
+            "training": problem.training.to_dict(),
+            "environment": environment(),
+            "damaged_records_redone": [path.name for path in records.damaged],
+            **(provenance or {}),
+        },
+    )
+
+
+def _recorded(
+    records: Records, problem: Problem, model: nn.Module, split: ForgetSplit, method: Method, seed: int
+) -> Point:
+    """The run's point, from its record or by running it."""
+    key = run_key(split, method, seed, model)
+    known = records.get(key)
+    if known is not None:
+        return Point.from_dict(known)
+    result = run_method(model, split, method, seed=seed, task=problem.task, factory=problem.model)
+    point = result.point()
+    records.put(key, point.to_dict())
+    return point

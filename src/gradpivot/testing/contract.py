@@ -1,0 +1,193 @@
+"""What every method must do, as a test class to inherit from.
+
+Example:
+    class TestMine(MethodContract):
+        method = Mine(lr=0.05, epochs=10)
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from gradpivot.data.split import ForgetSplit
+from gradpivot.errors import GradPivotError
+from gradpivot.loop import Loop
+from gradpivot.methods import make_method, method_class
+from gradpivot.methods.method import Descent, Method
+from gradpivot.run import run_method
+from gradpivot.tasks.classification import Classification
+from gradpivot.testing.problems import Guarded, TinyNet, blobs, trained
+
+__all__ = ["MethodContract"]
+
+
+class _Stop(Exception):  # noqa: N818 - stands for a kill
+    pass
+
+
+class MethodContract:
+    """Inherit, set :attr:`method` to settings that forget on a tiny problem, and run pytest.
+
+    Attributes:
+        method: The method under test.
+        least_ua: What it must reach on the tiny problem.
+        least_ra: What it must keep there.
+    """
+
+    method: ClassVar[Method]
+    least_ua: ClassVar[float] = 0.9
+    least_ra: ClassVar[float] = 0.9
+
+    def split(self) -> ForgetSplit:
+        """Forget one of three blobs."""
+        return ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+
+    def run(self, method: Method | None = None, **options: Any) -> Any:
+        """One run on the tiny problem."""
+        return run_method(trained(), self.split(), method or self.method, factory=TinyNet, **options)
+
+    def test_forgets_and_keeps(self) -> None:
+        """On separable data there is no excuse."""
+        scores = self.run().scores
+        assert scores.ua >= self.least_ua
+        assert scores.ra >= self.least_ra
+
+    def test_same_seed_same_weights(self) -> None:
+        """Bit-identical, dropout and all; and another seed is another run."""
+        first, second, other = self.run(seed=1), self.run(seed=1), self.run(seed=2)
+        assert _equal(first.model, second.model)
+        assert first.history == second.history
+        assert first.scores == second.scores
+        assert not _equal(first.model, other.model)
+
+    def test_workers_change_nothing(self) -> None:
+        """Streamed data (not tensors) with and without worker processes."""
+        samples = [(x, int(y)) for x, y in zip(*blobs(per_class=20).tensors, strict=True)]
+        split = ForgetSplit.by_class(samples, blobs(seed=1), 0, data_id="workers")
+        short = replace(self.method, epochs=1) if isinstance(self.method, Descent) else self.method
+        runs = [run_method(trained(), split, short, factory=TinyNet, workers=n) for n in (0, 2)]
+        assert _equal(runs[0].model, runs[1].model)
+        assert runs[0].scores == runs[1].scores
+
+    def test_interrupted_and_resumed_equals_uninterrupted(self, tmp_path: Path) -> None:
+        """Killed in the middle of a step, continued from the checkpoint: the same weights and history."""
+        whole = self.run()
+        calls = 0
+
+        def kill(done: int, total: int) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == total // 2 + 2:
+                raise _Stop
+
+        checkpoint = tmp_path / "checkpoint.pt"
+        try:
+            self.run(progress=kill, checkpoint=checkpoint, checkpoint_seconds=0)
+        except _Stop:
+            assert checkpoint.exists()
+        resumed = self.run(checkpoint=checkpoint, checkpoint_seconds=0)
+        assert _equal(whole.model, resumed.model)
+        assert whole.history == resumed.history
+        assert not checkpoint.exists()
+
+    def test_never_reads_the_test_data(self) -> None:
+        """The test set raises when touched."""
+        test = Guarded(torch.zeros(9, 4), torch.zeros(9, dtype=torch.long))
+        split = ForgetSplit.by_class(blobs(), test, 0, data_id="guarded")
+        Loop(factory=TinyNet).run(self.method, trained(), Classification(), split)
+
+    def test_original_and_caller_are_left_alone(self) -> None:
+        """Weights, buffers, modes, requires_grad, gradients and random state are as before."""
+        model = trained()
+        model.layers[3].train()  # type: ignore[index,union-attr]
+        before, modes = copy.deepcopy(model.state_dict()), [m.training for m in model.modules()]
+        state = torch.get_rng_state()
+        result = run_method(model, self.split(), self.method, factory=TinyNet)
+        assert torch.equal(state, torch.get_rng_state())
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        assert [m.training for m in model.modules()] == modes
+        assert [m.training for m in result.model.modules()] == modes
+        for old, new in zip(model.parameters(), result.model.parameters(), strict=True):
+            assert old.requires_grad == new.requires_grad
+            assert old.device == new.device
+            assert old.grad is None
+            assert new.grad is None
+
+    def test_frozen_weights_stay(self) -> None:
+        """A parameter with requires_grad=False is bit-identical afterwards."""
+        if self.method.starts_over:
+            return
+        model = trained()
+        frozen = next(model.parameters()).requires_grad_(False)
+        result = run_method(model, self.split(), self.method, factory=TinyNet)
+        assert torch.equal(frozen, next(result.model.parameters()))
+        assert not next(result.model.parameters()).requires_grad
+
+    def test_configuration_round_trips(self) -> None:
+        """Through JSON and through the command line."""
+        from gradpivot.cli.parser import parse
+
+        as_json = json.loads(json.dumps(self.method.to_dict()))
+        assert make_method(as_json) == self.method
+        words = ["unlearn", self.method.name]
+        for name, value in self.method.to_dict().items():
+            if name != "method":
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        assert parse(words).method == self.method
+
+    def test_is_registered(self) -> None:
+        """Found by its name."""
+        assert method_class(self.method.name) is type(self.method)
+
+    def test_protocols(self) -> None:
+        """Both protocols and every point of the paper's space can be built."""
+        kind = type(self.method)
+        assert kind.protocol("clean") == kind()
+        assert isinstance(kind.protocol("paper"), kind)
+        assert all(isinstance(method, kind) for method in kind.space())
+        assert len({method.label for method in kind.space()}) == max(
+            1, math.prod(len(v) for v in kind.paper_space.values())
+        )
+
+    def test_one_sample(self) -> None:
+        """The smallest forget set there is; train-mode BatchNorm cannot take it and must say so."""
+        split = ForgetSplit.by_index(blobs(), blobs(seed=1), [0])
+        if getattr(self.method, "batchnorm", "frozen") != "frozen" and not self.method.starts_over:
+            with pytest.raises(GradPivotError, match="use batchnorm='frozen'"):
+                run_method(trained(), split, self.method, factory=TinyNet)
+            return
+        result = run_method(trained(), split, self.method, factory=TinyNet)
+        assert result.scores.n_forget == 1
+
+    def test_nothing_to_forget_is_an_error(self) -> None:
+        """An empty forget set is refused before anything runs."""
+        with pytest.raises(GradPivotError, match="empty"):
+            ForgetSplit.by_index(blobs(), blobs(seed=1), [])
+
+    def test_non_finite_loss_ends_as_diverged(self) -> None:
+        """A NaN in the data: the step and reason are told, the weights are finite, the scores are zero."""
+        features, labels = blobs().tensors
+        poisoned = features.clone()
+        poisoned[:] = math.nan
+        split = ForgetSplit.by_class(TensorDataset(poisoned, labels), blobs(seed=1), 0)
+        result = run_method(trained(), split, self.method, factory=TinyNet)
+        assert result.diverged is not None
+        assert result.diverged["step"] == 0
+        assert "nan" in result.diverged["reason"]
+        assert result.scores.vector() == (0, 0, 0, 0)
+        assert all(bool(value.isfinite().all()) for value in result.model.state_dict().values())
+
+
+def _equal(first: nn.Module, second: nn.Module) -> bool:
+    mine, theirs = first.state_dict(), second.state_dict()
+    return all(torch.equal(value, theirs[name]) for name, value in mine.items())

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+
+from gradpivot import CUP, ForgetSplit, unlearn
+from gradpivot.errors import GradPivotError
+from gradpivot.testing import MethodContract, blobs, trained
+
+
+class TestCUP(MethodContract):
+    method = CUP(gamma=0.7, lr=0.02, epochs=15)
+
+
+class TestCUPAsPrinted(MethodContract):
+    method = CUP.protocol("paper", gamma=0.3, lr=3e-3, epochs=15, batch_size=8)
+
+
+def split() -> ForgetSplit:
+    return ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+
+
+def test_gamma_orders_the_outcome():
+    results = [unlearn(trained(), split(), CUP(gamma=g, lr=0.02, epochs=8)).scores.ua for g in (0, 0.3, 0.6)]
+    assert results == sorted(results)
+    assert results[0] < 0.2 < results[-1]
+
+
+def test_every_step_descends_both_losses_before_momentum():
+    result = unlearn(trained(), split(), CUP(gamma=0.5, momentum=0.0, lr=0.01, epochs=3))
+    # With plain SGD the real step is −λ·g, so both first-order changes are promised to be negative.
+    assert all(d <= 1e-9 for d in result.history["delta_forget"])
+    assert all(d <= 1e-9 for d in result.history["delta_retain"])
+
+
+def test_length_limit_is_kept():
+    result = unlearn(trained(), split(), CUP(gamma=0.5, max_norm=0.01, epochs=2))
+    assert max(result.history["step_norm"]) <= 0.01 * (1 + 1e-9)
+
+
+def test_gamma_goes_linearly_to_its_end():
+    method = CUP(gamma=0.2, gamma_end=0.8)
+    assert [method.gamma_at(p) for p in (0, 0.5, 1)] == pytest.approx([0.2, 0.5, 0.8])
+    assert CUP(gamma=0.2).gamma_at(0.9) == 0.2
+
+
+def test_paper_protocol_is_what_is_printed():
+    method = CUP.protocol("paper", gamma=0.3)
+    assert (method.objective, method.max_norm, method.batchnorm) == ("negative_ce", None, "train")
+    assert (method.lr, method.epochs, method.momentum, method.weight_decay, method.batch_size) == (
+        1e-3,
+        5,
+        0.9,
+        5e-4,
+        256,
+    )
+    assert len(CUP.space()) == 20
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gamma": 1.2}, "between 0"),
+        ({"gamma_end": -1}, "between 0"),
+        ({"lr": 0}, "lr is 0"),
+        ({"lr": float("nan")}, "lr is nan"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"max_norm": -1}, "max_norm is -1"),
+        ({"optimizer": "sdg"}, "choose one of sgd"),
+        ({"batchnorm": "on"}, "choose one of frozen"),
+        ({"objective": "ce"}, "choose one of unlikelihood"),
+    ],
+)
+def test_settings_outside_their_range_say_so(settings, message):
+    with pytest.raises(GradPivotError, match=message):
+        CUP(**settings)
+
+
+def test_a_mistyped_setting_gets_a_hint():
+    with pytest.raises(GradPivotError, match="did you mean 'gamma'"):
+        CUP.from_dict({"gama": 0.3})
+    with pytest.raises(GradPivotError, match="paper or clean"):
+        CUP.protocol("papers")
+
+
+def test_label_names_what_differs():
+    assert CUP(gamma=0.3, lr=0.01).label == "CUP(lr=0.01, gamma=0.3)"
+
+
+@pytest.mark.parametrize("gamma", [0.5, 0.7, 1.0])
+def test_running_away_is_reported_not_raised(gamma):
+    """−CE has no floor: with a long step the printed form runs to infinity, through every overflow on the way."""
+    method = CUP.protocol("paper", gamma=gamma, lr=0.1, epochs=60, batch_size=8)
+    result = unlearn(trained(), split(), method)
+    assert result.diverged is not None
+    assert result.diverged["step"] > 0
+    assert all(bool(value.isfinite().all()) for value in result.model.state_dict().values())

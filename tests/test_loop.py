@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from gradpivot import CUP, WS, Classification, ForgetSplit, unlearn
+from gradpivot.checkpoint import Checkpoint
+from gradpivot.errors import GradPivotError
+from gradpivot.loop import Loop
+from gradpivot.normalisation import apply_policy, recalibrate
+from gradpivot.optimizers import rate_factor
+from gradpivot.testing import blobs, trained
+
+
+def split() -> ForgetSplit:
+    return ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+
+
+def statistics(model: nn.Module) -> torch.Tensor:
+    return model.layers[1].running_mean.clone()
+
+
+@pytest.mark.parametrize(("policy", "changes"), [("frozen", False), ("train", True), ("recalibrate", True)])
+def test_batchnorm_policies(policy, changes):
+    result = unlearn(trained(), split(), CUP(batchnorm=policy, epochs=1))
+    assert torch.equal(statistics(result.model), statistics(trained())) != changes
+
+
+def test_recalibrated_statistics_are_the_average_over_what_is_given():
+    model = trained()
+    features = blobs(seed=7).tensors[0]
+    model.train()
+    batches = features.split(30)
+    recalibrate(model, batches, lambda m, x: m(x))
+    expected = torch.stack([model.layers[0](b).mean(0) for b in batches]).mean(0)
+    torch.testing.assert_close(statistics(model), expected, atol=1e-5, rtol=1e-4)
+    assert model.layers[1].momentum == 0.1
+    assert model.training
+
+
+def test_frozen_batchnorm_leaves_dropout_in_train_mode():
+    model = trained()
+    apply_policy(model, "frozen")
+    assert not model.layers[1].training
+    assert model.layers[3].training
+
+
+def test_telemetry_of_what_the_optimiser_really_did():
+    """⟨Δθ,f⟩ and ⟨Δθ,r⟩ of plain SGD are −λ⟨g,f⟩ and −λ⟨g,r⟩, which the Gram matrix knows."""
+    history = unlearn(
+        trained(), split(), WS(forget_weight=0.3, momentum=0, lr=0.01, epochs=1, max_norm=None)
+    ).history
+    for i in range(len(history["step"])):
+        ff, rr = history["forget_norm"][i] ** 2, history["retain_norm"][i] ** 2
+        fr = history["cosine"][i] * history["forget_norm"][i] * history["retain_norm"][i]
+        a, b = history["forget_weight"][i], history["retain_weight"][i]
+        scale = 0.01 * history["step_norm"][i]
+        assert history["delta_forget"][i] == pytest.approx(
+            -0.01 * (a * ff + b * fr), abs=1e-4 * scale * math.sqrt(ff)
+        )
+        assert history["delta_retain"][i] == pytest.approx(
+            -0.01 * (a * fr + b * rr), abs=1e-4 * scale * math.sqrt(rr)
+        )
+
+
+def test_what_weight_decay_does_to_the_promise_shows_in_the_telemetry():
+    """The pivot raises neither loss; weight decay acts after it and does."""
+    kept, broken = (
+        unlearn(trained(), split(), CUP(gamma=0.5, momentum=0, weight_decay=decay, lr=0.01, epochs=2)).history
+        for decay in (0.0, 3.0)
+    )
+    assert max(*kept["delta_forget"], *kept["delta_retain"]) <= 0
+    assert max(*broken["delta_forget"], *broken["delta_retain"]) > 0
+
+
+def test_learning_rate_schedules():
+    assert [rate_factor("cosine", p) for p in (0, 0.5, 1)] == pytest.approx([1, 0.5, 0])
+    assert rate_factor("constant", 0.7) == 1
+    with pytest.raises(GradPivotError, match="constant, cosine"):
+        rate_factor("linear", 0)
+
+
+def test_opposed_gradients_stop_even_momentum_and_weight_decay():
+    """L_f = −L_r on the same batch: Pareto-stationary at every point, so nothing may move."""
+    same = ForgetSplit.by_index(blobs(), blobs(seed=1), [0])
+
+    class Opposed(Classification):
+        def forget_loss(self, model, batch, objective):
+            model.eval()
+            return -super().retain_loss(model, (blobs().tensors[0], blobs().tensors[1]))
+
+        def retain_loss(self, model, batch):
+            model.eval()
+            return super().retain_loss(model, (blobs().tensors[0], blobs().tensors[1]))
+
+    result = unlearn(trained(), same, CUP(weight_decay=0.1, lr=0.1), task=Opposed())
+    assert set(result.history["pareto_stationary"]) == {True}
+    for old, new in zip(trained().parameters(), result.model.parameters(), strict=True):
+        assert torch.equal(old, new)
+
+
+def test_a_weight_that_becomes_infinite_is_put_back():
+    method = WS.protocol("paper", lr=1e30, epochs=5, batch_size=8, weight_decay=0)
+    result = unlearn(trained(), split(), method)
+    assert result.diverged is not None
+    assert all(bool(p.isfinite().all()) for p in result.model.state_dict().values())
+
+
+def test_steps_outside_a_loop_are_explained():
+    with pytest.raises(GradPivotError, match="inside"):
+        Loop().gradients(forget=lambda: torch.zeros(()))
+
+
+def test_damaged_and_foreign_checkpoints_are_refused(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(GradPivotError, match="damaged"):
+        unlearn(trained(), split(), CUP(epochs=1), checkpoint=path)
+    keeper = Checkpoint(path, "another run", 0)
+    keeper.save_if_due(lambda: {"step": 0})
+    with pytest.raises(GradPivotError, match="another run"):
+        unlearn(trained(), split(), CUP(epochs=1), checkpoint=path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(GradPivotError, match="damaged"):
+        unlearn(trained(), split(), CUP(epochs=1), checkpoint=path)
+
+
+def test_a_checkpoint_cannot_run_code(tmp_path):
+    import pickle
+
+    class Bomb:
+        def __reduce__(self):
+            return (pytest.fail, ("code ran on loading",))
+
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(GradPivotError, match="damaged"):
+        Checkpoint(path, "x", 0).load()
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_optimisers_and_schedules(optimizer):
+    result = unlearn(
+        trained(), split(), CUP(optimizer=optimizer, schedule="cosine", lr=0.02, epochs=8, gamma=0.8)
+    )
+    assert result.scores.ua > 0.5
+
+
+def test_a_model_with_nothing_to_train_is_explained():
+    with pytest.raises(GradPivotError, match="no trainable parameter"):
+        unlearn(trained().requires_grad_(False), split(), CUP(epochs=1))
+    with pytest.raises(GradPivotError, match=r"torch\.nn\.Module"):
+        unlearn(lambda x: x, split(), CUP())
+
+
+def test_nan_weights_are_refused_by_name():
+    model = trained()
+    with torch.no_grad():
+        model.layers[0].weight[0, 0] = math.nan
+    with pytest.raises(GradPivotError, match=r"weight layers\.0\.weight holds NaN"):
+        unlearn(model, split(), CUP(epochs=1))
+
+
+def test_infinite_weights_that_cancel_are_refused_too():
+    model = trained()
+    with torch.no_grad():
+        model.layers[0].weight[0, 0] = math.inf
+        model.layers[0].weight[0, 1] = -math.inf
+    with pytest.raises(GradPivotError, match="holds NaN"):
+        unlearn(model, split(), CUP(epochs=1))
