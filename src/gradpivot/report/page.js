@@ -1,0 +1,437 @@
+"use strict";
+// The page's behaviour: one state (which frontier, which run), and charts that are redrawn from it. Text from the
+// results goes in through textContent or escaped, never as markup.
+(() => {
+  const DATA = JSON.parse(document.getElementById("data").textContent);
+  const METRICS = [
+    { key: "ra", name: "RA", colour: "--ink", dash: "solid", symbol: "circle" },
+    { key: "ua", name: "UA", colour: "--forget", dash: "solid", symbol: "square" },
+    { key: "ta", name: "TA", colour: "--muted", dash: "dot", symbol: "circle" },
+    { key: "mia", name: "MIA", colour: "--forget", dash: "dot", symbol: "square" },
+  ];
+  const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "pentagon"];
+  const MODEL_SYMBOLS = { original: "hexagon", retrained: "star" };
+  // Outlines for the legend, in a box of ±6; the names are Plotly's.
+  const OUTLINES = {
+    circle: "M5 0A5 5 0 1 1-5 0A5 5 0 1 1 5 0", square: "M-4.5-4.5H4.5V4.5H-4.5Z", "triangle-up": "M0-5.5L5 4H-5Z",
+    diamond: "M0-6L5.5 0L0 6L-5.5 0Z", "triangle-down": "M0 5.5L5-4H-5Z",
+    pentagon: "M0-5.5L5.3-1.7L3.3 4.5H-3.3L-5.3-1.7Z",
+    cross: "M-2-5H2V-2H5V2H2V5H-2V2H-5V-2H-2Z", hexagon: "M0-6L5.2-3V3L0 6L-5.2 3V-3Z",
+    star: "M0-7L1.9-2.2L7-2.1L3 1.1L4.3 6L0 3.2L-4.3 6L-3 1.1L-7-2.1L-1.9-2.2Z",
+  };
+  const WHOLE = [-3, -3, 103, 103];
+  const CONFIG = {
+    displayModeBar: false, responsive: true, showTips: false, displayNotifier: false, doubleClick: "reset",
+  };
+
+  const walkable = DATA.frontiers.map((f, i) => (f.gamma ? i : -1)).filter((i) => i >= 0);
+  const first = walkable.length ? walkable[0] : -1;
+  const state = {
+    frontier: first,
+    index: first < 0 ? -1 : DATA.frontiers[first].start,
+    view: DATA.zoom ? "zoom" : "whole",
+    hidden: new Set(),
+  };
+
+  const el = (id) => document.getElementById(id);
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const seriesColour = (k) => css(`--series-${k % 7}`);
+  // After seven methods the pairs of colour and symbol shift, so that none repeats soon.
+  const seriesSymbol = (k) => SYMBOLS[(k + Math.floor(k / 7)) % 7];
+  const escapeText = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const percent = (value, digits = 2) => `${(100 * value).toFixed(digits)} %`;
+  const interval = (low, high) => `${(100 * low).toFixed(2)} to ${(100 * high).toFixed(2)}`;
+  const selectedFrontier = () => DATA.frontiers[state.frontier];
+  const selectedPoint = () => selectedFrontier()?.points[state.index];
+
+  function make(tag, text, className) {
+    const node = document.createElement(tag);
+    if (text !== undefined) node.textContent = text;
+    if (className) node.className = className;
+    return node;
+  }
+
+  function icon(paint) {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("width", paint.width ?? 14);
+    svg.setAttribute("height", 14);
+    svg.setAttribute("viewBox", `${-(paint.width ?? 14) / 2} -7 ${paint.width ?? 14} 14`);
+    svg.setAttribute("aria-hidden", "true");
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    for (const [name, value] of Object.entries(paint.path)) path.style.setProperty(name, value);
+    path.setAttribute("d", paint.d);
+    svg.append(path);
+    return svg;
+  }
+
+  /* ---------- what all charts share ---------- */
+
+  function layout(changes) {
+    const font = { family: css("--sans"), size: 12.5, color: css("--muted") };
+    return {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font, showlegend: false, hovermode: "closest",
+      margin: { l: 52, r: 10, t: 10, b: 46 },
+      hoverlabel: {
+        bgcolor: css("--raised"), bordercolor: css("--line"), font: { ...font, color: css("--ink") }, align: "left",
+      },
+      // On a touch screen a drag must scroll the page.
+      dragmode: matchMedia("(pointer: fine)").matches ? "zoom" : false,
+      ...changes,
+    };
+  }
+
+  function draw(id, traces, changes) {
+    // Paper has no window to follow: a fixed width that fits A4 and Letter.
+    const printing = document.documentElement.classList.contains("printing");
+    const size = printing ? { autosize: false, width: 660, height: el(id).clientHeight } : { autosize: true };
+    return Plotly.react(el(id), traces, layout({ ...size, ...changes }), CONFIG);
+  }
+
+  function axis(title, range, changes) {
+    return {
+      title: { text: title, standoff: 8 }, range, gridcolor: css("--line"), zeroline: false, showline: true,
+      linecolor: css("--line"), ticks: "", ...changes,
+    };
+  }
+
+  function score(point, metric) {
+    return point[metric] ? 100 * point[metric][0] : null;
+  }
+
+  function hoverText(name, point) {
+    const lines = [`<b>${escapeText(name)}</b>${point.run ? ` ${escapeText(point.run)}` : ""}`];
+    if (point.diverged) lines.push(escapeText(point.diverged));
+    for (const { key, name: metric } of METRICS) {
+      if (!point[key]) continue;
+      const [value, low, high] = point[key];
+      lines.push(`${metric} ${percent(value)}  (${interval(low, high)})`);
+    }
+    return lines.join("<br>");
+  }
+
+  /* ---------- the frontier ---------- */
+
+  function frontierTraces(frontier, k) {
+    const visible = !state.hidden.has(k);
+    const colour = seriesColour(k);
+    const alive = frontier.points.map((_, i) => i).filter((i) => frontier.points[i].ra && frontier.points[i].ua);
+    const lost = frontier.points.filter((p) => p.diverged);
+    const symbol = seriesSymbol(k);
+    const size = /circle|square/.test(symbol) ? 9 : 11; // so that all look equally large
+    const front = frontier.front.map((i) => frontier.points[i]);
+    return [
+      { x: front.map((p) => score(p, "ra")), y: front.map((p) => score(p, "ua")), mode: "lines", hoverinfo: "skip",
+        line: { color: colour, width: 1.8 }, visible, meta: { frontier: k } },
+      { x: alive.map((i) => score(frontier.points[i], "ra")), y: alive.map((i) => score(frontier.points[i], "ua")),
+        mode: "markers", hoverinfo: "text", hovertext: alive.map((i) => hoverText(frontier.name, frontier.points[i])),
+        marker: { color: colour, symbol, size, line: { color: css("--paper"), width: 1 } },
+        visible, meta: { frontier: k, indices: alive } },
+      // All of a method's diverged runs lie at the origin, so one mark tells of all of them.
+      { x: lost.length ? [0] : [], y: lost.length ? [0] : [], mode: "markers", hoverinfo: "text",
+        hovertext: [lost.map((p) => hoverText(frontier.name, p)).join("<br>")],
+        marker: { symbol: "x-thin", size: 9 + 3 * k, line: { color: colour, width: 2 } },
+        visible, meta: { frontier: k } },
+    ];
+  }
+
+  function modelTraces() {
+    return DATA.models.filter((m) => m.ra && m.ua).map((m) => ({
+      x: [score(m, "ra")], y: [score(m, "ua")], mode: "markers", hoverinfo: "text", hovertext: [hoverText(m.name, m)],
+      marker: { symbol: MODEL_SYMBOLS[m.name], size: m.name === "retrained" ? 15 : 12, color: css("--ink"),
+        line: { color: css("--paper"), width: 1 } },
+    }));
+  }
+
+  function highlightTrace() {
+    const point = selectedPoint();
+    const bar = (metric) => {
+      const [value, low, high] = point[metric];
+      return { type: "data", symmetric: false, color: css("--muted"), thickness: 1, width: 0, visible: true,
+        array: [100 * (high - value)], arrayminus: [100 * (value - low)] };
+    };
+    const trace = { name: "selected", x: [], y: [], mode: "markers", hoverinfo: "skip",
+      marker: { symbol: "circle-open", size: 20, color: css("--ink"), line: { width: 2.2, color: css("--ink") } } };
+    if (!point) return trace;
+    if (!point.ra || !point.ua) return { ...trace, x: [0], y: [0] };
+    return { ...trace, x: [score(point, "ra")], y: [score(point, "ua")], error_x: bar("ra"), error_y: bar("ua") };
+  }
+
+  function drawFrontier() {
+    const box = state.view === "zoom" ? DATA.zoom : WHOLE;
+    const traces = [...DATA.frontiers.flatMap(frontierTraces), ...modelTraces(), highlightTrace()];
+    el("frontier-chart").dataset.selected = selectedPoint()?.run ?? "";
+    sayOutside(box);
+    return draw("frontier-chart", traces, {
+      xaxis: axis("RA, accuracy on what is kept (%)", [box[0], box[2]]),
+      yaxis: axis("UA, error on what is forgotten (%)", [box[1], box[3]]),
+      uirevision: state.view, // a zoom made by hand outlives a move of the slider, not a change of view
+    });
+  }
+
+  function sayOutside(box) {
+    const points = DATA.frontiers.filter((_, k) => !state.hidden.has(k)).flatMap((f) => f.points);
+    const inside = (p) => {
+      const [x, y] = p.diverged ? [0, 0] : [score(p, "ra"), score(p, "ua")];
+      return x !== null && y !== null && x >= box[0] && x <= box[2] && y >= box[1] && y <= box[3];
+    };
+    const outside = points.filter((p) => !inside(p)).length;
+    const lost = selectedPoint() && !inside(selectedPoint()) ? " The selected run is one of them." : "";
+    el("outside").textContent = outside ? `${outside} of ${points.length} runs lie outside this view.${lost}` : "";
+  }
+
+  /* ---------- the scores along γ ---------- */
+
+  // In a grid over γ and, say, the learning rate, one line along γ is the runs that share all else.
+  const siblings = () => selectedFrontier().points
+    .filter((p) => p.family === selectedPoint().family).sort((a, b) => a.knob - b.knob);
+
+  function metricTraces(frontier, metric) {
+    const known = siblings().filter((p) => p.knob !== null && p[metric.key]);
+    const x = known.map((p) => p.knob);
+    const at = (part) => known.map((p) => 100 * p[metric.key][part]);
+    const colour = css(metric.colour);
+    return [
+      { x: [...x, ...[...x].reverse()], y: [...at(1), ...at(2).reverse()], fill: "toself", mode: "none",
+        hoverinfo: "skip", fillcolor: colour, opacity: 0.1, line: { width: 0 } },
+      { x, y: at(0), mode: "lines+markers", line: { color: colour, width: 2, dash: metric.dash }, hoverinfo: "text",
+        marker: { color: colour, size: 6, symbol: metric.symbol },
+        hovertext: known.map((p) => hoverText(frontier.name, p)) },
+    ];
+  }
+
+  function drawMetrics() {
+    const frontier = selectedFrontier();
+    const lost = siblings().filter((p) => p.diverged && p.knob !== null);
+    const family = selectedPoint().family;
+    el("metrics-family").textContent = family ? `Runs with ${family}.` : "";
+    const crosses = { x: lost.map((p) => p.knob), y: lost.map(() => 0), mode: "markers", hoverinfo: "text",
+      hovertext: lost.map((p) => hoverText(frontier.name, p)),
+      marker: { symbol: "x-thin", size: 9, line: { color: css("--warn"), width: 2 } } };
+    const knob = selectedPoint().knob;
+    el("metrics-chart").dataset.selected = knob ?? "";
+    const marker = { type: "line", x0: knob, x1: knob, y0: 0, y1: 1, yref: "paper",
+      line: { color: css("--accent"), width: 1.5 } };
+    return draw("metrics-chart", [...METRICS.flatMap((m) => metricTraces(frontier, m)), crosses], {
+      xaxis: axis("γ, unlearning intensity", [-0.03, 1.03]), yaxis: axis("%", [-3, 103]),
+      shapes: knob === null ? [] : [marker],
+    });
+  }
+
+  /* ---------- the gradients over the steps ---------- */
+
+  function drawConflict() {
+    const frontier = selectedFrontier();
+    const history = selectedPoint().history;
+    const others = frontier.points.filter((p, i) => i !== state.index && p.history);
+    const traces = others.map((p) => ({ x: p.history.step, y: p.history.cosine, mode: "lines", hoverinfo: "skip",
+      line: { color: css("--muted"), width: 1 }, opacity: 0.22 }));
+    if (history) {
+      traces.push({ name: "selected", x: history.step, y: history.cosine, mode: "lines", connectgaps: false,
+        line: { color: css("--accent"), width: 1.8 }, hovertemplate: "step %{x}: cosine %{y:.2f}<extra></extra>" });
+    }
+    el("conflict-chart").dataset.selected = history ? selectedPoint().run : "";
+    sayConflict(history);
+    return draw("conflict-chart", traces, {
+      xaxis: axis("Step", undefined, { rangemode: "tozero" }),
+      yaxis: axis("cos ∠(f, r)", [-1.05, 1.05], { tickvals: [-1, -0.5, 0, 0.5, 1] }),
+      shapes: [
+        { type: "rect", xref: "paper", x0: 0, x1: 1, y0: -1.05, y1: 0, fillcolor: css("--forget"), opacity: 0.06,
+          line: { width: 0 }, layer: "below" },
+        { type: "line", xref: "paper", x0: 0, x1: 1, y0: 0, y1: 0, line: { color: css("--ink"), width: 1 } },
+      ],
+    });
+  }
+
+  function sayConflict(history) {
+    const run = selectedPoint().run;
+    const share = history?.conflict ?? null;
+    el("conflict-key").textContent = share === null
+      ? `${run} recorded no cosine.`
+      : `${run}: the gradients conflicted on ${percent(share, 0)} of the steps.`;
+    el("thinned").textContent = history?.every > 1 ? ` Every ${history.every}th step is drawn.` : "";
+  }
+
+  /* ---------- the read-out ---------- */
+
+  function entry(term, value, note) {
+    const dd = make("dd", value);
+    if (note) dd.append(make("small", note));
+    el("readout").append(make("dt", term), dd);
+  }
+
+  function scoreEntries(point) {
+    for (const { key, name } of METRICS) {
+      if (!point[key]) { entry(name, "–"); continue; }
+      const [value, low, high] = point[key];
+      entry(`${name} ${DATA.arrow}`, percent(value), interval(low, high));
+    }
+    const svc = point.svc === null ? "–" : percent(point.svc);
+    entry(`MIA-SVC ${DATA.arrow}`, svc, point.svc !== null && !point.svcDetermined ? "undetermined" : "");
+  }
+
+  function uphillEntries(uphill) {
+    if (!uphill) { entry("Steps raising a loss", "–", "not recorded"); return; }
+    entry("Steps raising L_f", percent(uphill.forget, 0), "⟨Δθ, f⟩ > 0");
+    entry("… L_r", percent(uphill.retain, 0), "⟨Δθ, r⟩ > 0");
+    entry("… either", percent(uphill.either, 0), `of ${uphill.steps} steps`);
+  }
+
+  function drawReadout() {
+    const point = selectedPoint();
+    el("readout").replaceChildren();
+    if (point.diverged) {
+      const told = `${point.diverged}. It counts as (0, 0, 0, 0).`;
+      el("readout").append(make("dt", "This run", "unseen"), make("dd", told, "state"));
+    } else scoreEntries(point);
+    if (point.delta === null) entry("Δ to retrained ↓", "–", "no retrained model");
+    else entry("Δ to retrained ↓", (100 * point.delta).toFixed(2), "points");
+    entry("Time ↓", point.seconds === null ? "–" : `${point.seconds.toFixed(2)} s`);
+    uphillEntries(point.history?.uphill);
+  }
+
+  function drawSlider() {
+    const slider = el("gamma-slider");
+    const point = selectedPoint();
+    slider.max = selectedFrontier().points.length - 1;
+    slider.value = state.index;
+    slider.disabled = slider.max === "0";
+    el("gamma-value").textContent = point.run;
+    el("gamma-value").classList.toggle("long", point.run.length > 10);
+    const known = METRICS.filter((m) => point[m.key]);
+    const told = point.diverged ?? known.map((m) => `${m.name} ${percent(point[m.key][0])}`).join(", ");
+    slider.setAttribute("aria-valuetext", `${point.run}: ${told}`);
+  }
+
+  /* ---------- legends ---------- */
+
+  function drawLegend() {
+    const methods = DATA.frontiers.map((frontier, k) => {
+      const button = make("button");
+      button.type = "button";
+      button.setAttribute("aria-pressed", String(!state.hidden.has(k)));
+      const lost = frontier.points.filter((p) => p.diverged).length;
+      button.append(icon({ d: OUTLINES[seriesSymbol(k)], path: { fill: seriesColour(k) } }),
+        make("span", frontier.name + (lost ? ` (${lost} diverged)` : "")));
+      button.addEventListener("click", () => toggle(k));
+      return listItem(button);
+    });
+    const models = DATA.models.map((m) =>
+      listItem(icon({ d: OUTLINES[MODEL_SYMBOLS[m.name]], path: { fill: css("--ink") } }), make("span", m.name)));
+    el("legend").replaceChildren(...methods, ...models);
+  }
+
+  function listItem(...children) {
+    const item = make("li");
+    item.append(...children);
+    return item;
+  }
+
+  function drawMetricsKey() {
+    el("metrics-key").replaceChildren(...METRICS.map((m) => {
+      const dashes = m.dash === "dot" ? "2 3" : "none";
+      const path = { stroke: css(m.colour), "stroke-width": 2.2, "stroke-dasharray": dashes };
+      return listItem(icon({ width: 26, d: "M-13 0H13", path }), make("span", m.name));
+    }));
+  }
+
+  function toggle(k) {
+    if (!state.hidden.delete(k)) state.hidden.add(k);
+    const focus = [...el("legend").querySelectorAll("button")].indexOf(document.activeElement);
+    drawLegend();
+    // The legend was rebuilt; a keyboard user must not lose their place.
+    if (focus >= 0) el("legend").querySelectorAll("button")[focus].focus();
+    drawFrontier();
+  }
+
+  /* ---------- state changes ---------- */
+
+  function select(frontier, index) {
+    state.frontier = frontier;
+    state.index = index;
+    el("frontier-select").value = String(frontier);
+    drawSlider();
+    drawReadout();
+    return Promise.all([drawFrontier(), drawMetrics(), drawConflict()]);
+  }
+
+  function drawAll() {
+    drawLegend();
+    drawMetricsKey();
+    return first < 0 ? drawFrontier() : select(state.frontier, state.index);
+  }
+
+  function clicked(event) {
+    const { curveNumber, pointNumber } = event.points[0];
+    const meta = el("frontier-chart").data[curveNumber].meta;
+    if (meta?.indices && DATA.frontiers[meta.frontier].gamma) select(meta.frontier, meta.indices[pointNumber]);
+  }
+
+  function setView(view) {
+    state.view = view;
+    for (const button of el("views").children) {
+      button.setAttribute("aria-pressed", String(button.dataset.view === view));
+    }
+    drawFrontier();
+  }
+
+  /* ---------- tables ---------- */
+
+  const cellText = (row, column) => row.cells[column].textContent.replace(/\*$/, "").trim();
+  const isMissing = (text) => text === "–" || text.startsWith("✗");
+
+  function sortBy(table, column, head) {
+    const down = head.getAttribute("aria-sort") === "ascending";
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const rows = [...table.tBodies[0].rows];
+    rows.sort((a, b) => compare(cellText(a, column), cellText(b, column), down ? -1 : 1));
+    table.tBodies[0].append(...rows);
+  }
+
+  function compare(a, b, sign) {
+    // What has no value goes last whichever way the column is sorted.
+    if (isMissing(a) || isMissing(b)) return isMissing(a) - isMissing(b);
+    const [x, y] = [Number(a), Number(b)];
+    return sign * (Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, undefined, { numeric: true }) : x - y);
+  }
+
+  function wireTables() {
+    for (const table of document.querySelectorAll("table[id]")) {
+      [...table.tHead.rows[0].cells].forEach((head, column) =>
+        head.querySelector("button").addEventListener("click", () => sortBy(table, column, head)));
+    }
+  }
+
+  function wire() {
+    el("gamma-slider").addEventListener("input", (event) => select(state.frontier, Number(event.target.value)));
+    el("frontier-select").addEventListener("change", (event) => {
+      const frontier = Number(event.target.value);
+      select(frontier, DATA.frontiers[frontier].start);
+    });
+    el("views").addEventListener("click", (event) => event.target.dataset.view && setView(event.target.dataset.view));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+    addEventListener("beforeprint", () => setPrinting(true));
+    addEventListener("afterprint", () => setPrinting(false));
+    wireTables();
+  }
+
+  function setPrinting(printing) {
+    document.documentElement.classList.toggle("printing", printing);
+    if (printing) document.querySelectorAll("details").forEach((d) => { d.open = true; });
+    drawAll();
+  }
+
+  function hideMissing() {
+    el("views").hidden = !DATA.zoom;
+    el("frontier-label").hidden = walkable.length < 2;
+    document.querySelector(".explorer").classList.toggle("plain", first < 0);
+    for (const id of ["panel", "metrics-figure", "conflict-figure"]) el(id).hidden = first < 0;
+  }
+
+  hideMissing();
+  wire();
+  Promise.resolve(drawAll()).then(() => {
+    el("frontier-chart").on("plotly_click", clicked);
+    document.documentElement.dataset.ready = "true"; // tests and printers wait for this
+  });
+})();

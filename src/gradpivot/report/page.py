@@ -1,0 +1,179 @@
+"""The page: one self-contained HTML file that opens offline, with the frontier and a γ slider.
+
+Nothing in it makes a request. The scripts that may run are named by their hashes in the page's Content Security
+Policy, so that a string from a results file could not run even if it escaped its escaping.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from gradpivot.frontier.comparison import Comparison
+from gradpivot.report.tables import (
+    LOST,
+    headings,
+    point_headings,
+    point_rows,
+    row_cells,
+    rows,
+)  # fmt: skip
+from gradpivot.report.view import gaps, payload, verdict
+from gradpivot.report.wording import MISSING, caption, gap_kind, kind_of, meanings
+
+__all__ = ["render_page", "write_page"]
+
+
+def render_page(comparison: Comparison) -> str:
+    """The whole page as text."""
+    plotly, script = _part("vendor/plotly-basic.min.js"), _part("page.js")
+    data = payload(comparison)
+    return Template(_part("page.html")).substitute(
+        policy=_policy(plotly, script),
+        style=_part("page.css"),
+        plotly=plotly,
+        script=script,
+        data=_script_json(data),
+        title=escape(comparison.title or "Unlearning"),
+        problem=escape(_problem_line(comparison)),
+        verdict=escape(verdict(comparison)),
+        best="Nearest to the star is best." if gap_kind(kind_of(comparison)) else "Top right is best.",
+        shown="Each method at its run nearest to the retrained model."
+        if comparison.retrained
+        else "Each method at its Pareto-optimal run with the largest sum of scores.",
+        gaps=_gap_list(gaps(comparison)),
+        options=_options(data["frontiers"]),
+        methods=_table(
+            "methods", "Methods", headings(comparison), [row_cells(row) for row in rows(comparison)]
+        ),
+        runs=_table(
+            "runs", "All runs", point_headings(comparison), [cells for *_, cells in point_rows(comparison)]
+        ),
+        caption=escape(caption(comparison)),
+        meanings=_meaning_table(comparison),
+        problem_details=_details(comparison.problem),
+        provenance=_details(comparison.provenance),
+    )
+
+
+def write_page(comparison: Comparison, path: str | Path) -> Path:
+    """Write the page; a reader sees the old file or the new one, never half of one."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, because a rename is atomic only within one file system.
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    try:
+        draft.write_bytes(render_page(comparison).encode("utf-8", "replace"))
+        os.replace(draft, path)  # noqa: PTH105
+    finally:
+        draft.unlink(missing_ok=True)
+    return path
+
+
+def _part(name: str) -> str:
+    return resources.files("gradpivot.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(*scripts: str) -> str:
+    """No request of any kind, and no script but ours."""
+    digests = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    # Plotly styles its drawings with style attributes and rules, which hashes cannot name.
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; " \
+        "base-uri 'none'; form-action 'none'"  # fmt: skip
+
+
+def _script_json(data: Mapping[str, Any]) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _problem_line(comparison: Comparison) -> str:
+    problem = comparison.problem
+    parts = [str(problem.get("name") or ""), f"{problem.get('kind', 'class')}-wise forgetting"]
+    parts.append(f"{sum(len(f.points) for f in comparison.frontiers)} runs")
+    return " · ".join(part for part in parts if part)
+
+
+def _gap_list(lines: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f'<ul class="gaps">{items}</ul>' if items else ""
+
+
+def _options(frontiers: Sequence[Mapping[str, Any]]) -> str:
+    return "".join(
+        f'<option value="{i}">{escape(f["name"])}</option>' for i, f in enumerate(frontiers) if f["gamma"]
+    )
+
+
+def _table(name: str, label: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table whose heads are buttons, so that the keyboard can sort as well."""
+    head = "".join(f'<th scope="col"><button type="button">{_head(text)}</button></th>' for text in heads)
+    body = "".join(_line(cells) for cells in lines)
+    # Focusable, because a wide table scrolls inside its own box.
+    return (
+        f'<div class="scroll" role="region" aria-label="{escape(label)}" tabindex="0"><table id="{name}">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _head(text: str) -> str:
+    name, bracket, unit = text.partition(" (")
+    return f"{escape(name)}<small>{escape(bracket + unit)}</small>"
+
+
+def _line(cells: Sequence[str]) -> str:
+    lost = ' class="lost"' if LOST in cells else ""
+    first, *others = (_cell(cell) for cell in cells)
+    return f'<tr{lost}><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
+
+
+def _cell(text: str) -> str:
+    if text == LOST:
+        return f'{LOST}<span class="unseen"> diverged</span>'
+    if text.endswith("*"):
+        return f'{escape(text[:-1])}<abbr title="undetermined">*</abbr>'
+    return escape(text)
+
+
+def _meaning_table(comparison: Comparison) -> str:
+    heads = ("Number", "What it counts", "Better", "Ideal", "Compared to", "N")
+    head = "".join(f'<th scope="col">{text}</th>' for text in heads)
+    body = "".join(
+        f'<tr><th scope="row">{escape(m.name)}</th>'
+        + "".join(
+            f'<td data-head="{name}">{escape(text)}</td>'
+            for name, text in zip(heads[1:], (m.what, m.direction, m.ideal, m.against, m.n), strict=True)
+        )
+        + "</tr>"
+        for m in meanings(comparison)
+    )
+    return f'<table class="meanings"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _details(values: Mapping[str, Any]) -> str:
+    """Nested settings as nested lists of terms."""
+    if not values:
+        return "<p>Nothing was recorded.</p>"
+    items = "".join(f"<dt>{escape(str(key))}</dt><dd>{_text(value)}</dd>" for key, value in values.items())
+    return f'<dl class="details">{items}</dl>'
+
+
+def _text(value: object) -> str:
+    if value is None or value == "" or value == {} or value == []:
+        return MISSING
+    if isinstance(value, Mapping):
+        return _details(value)
+    if isinstance(value, (list, tuple)):
+        return escape(", ".join(str(item) for item in value))
+    return escape(str(value))
