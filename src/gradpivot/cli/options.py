@@ -1,0 +1,189 @@
+"""The options of every command, as dataclasses: a field is an option, its docstring the help text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+__all__ = [
+    "CompletionOptions",
+    "DemoOptions",
+    "MethodsOptions",
+    "ReportOptions",
+    "ReproduceDigitsOptions",
+    "ReproduceToyOptions",
+    "RerunOptions",
+    "TraceOptions",
+    "UnlearnOptions",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """What every command that runs something has."""
+
+    seed: int = 0
+    """Decides everything random; same seed, machine and thread count give the same numbers."""
+    threads: int = 1
+    """Threads for torch. Small models are fastest with one; sums, and so last digits, depend on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions(_Run):
+    """Forget the digit 3 with CUP, WS and GA, and compare them with a retrained model.
+
+    Writes results.json, results.csv, figures and report.html. Offline, about a minute. Interrupted, it continues when
+    started again.
+
+    example: gradpivot demo --out demo
+    """
+
+    out: Path = Path("demo")
+    """Where the results go."""
+    forget: Annotated[int, tyro.conf.arg(name="class")] = 3
+    """Which digit to forget."""
+    json: bool = False
+    """Print the results as JSON on standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Problem(_Run):
+    problem: str = "digits"
+    """digits, toy, or your own as my_module:my_problem (a function that returns a Problem)."""
+    classes: str | None = None
+    """Forget these classes: 3, or 3,5, or 0-4."""
+    fraction: float | None = None
+    """Forget a random fraction of the training data, for example 0.1."""
+    indices: Path | None = None
+    """Forget the training samples whose indices are in this file, one a line."""
+    weights: Path | None = None
+    """Start from these weights (safetensors); the original is trained anew if not given."""
+    workers: int = 0
+    """Data-loading processes for data that are not tensors; never changes a number."""
+    protocol: Literal["clean", "paper"] = "clean"
+    """Defaults of the method: clean (safe) or paper (as printed)."""
+    config: Path | None = None
+    """Read options from this YAML file (option: value); options typed here win."""
+    overwrite: bool = False
+    """Replace a finished run in the same folder."""
+    json: bool = False
+    """Print the result as JSON on standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlearnOptions(_Problem):
+    """Make a model forget, once. Leaves a folder with settings, scores, history and weights.
+
+    example: gradpivot unlearn cup --gamma 0.5 --classes 3 --out runs/first
+
+    example: gradpivot unlearn ws --forget-weight 0.1 --fraction 0.1 --json
+    """
+
+    out: Path = Path("runs/unlearn")
+    """The run's folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceOptions(_Problem):
+    """Run a method over its knob (γ for CUP) and draw the frontier.
+
+    example: gradpivot trace cup --classes 3 --values 0 0.25 0.5 0.75 1
+
+    example: gradpivot trace cup --pick "UA>=95" --best RA
+    """
+
+    out: Path = Path("runs/trace")
+    """Where results.json, figures and report.html go."""
+    values: tuple[float, ...] = field(default=())
+    """Values of the knob; 0, 0.1, …, 1 for γ, the paper's for the others."""
+    reference: bool = True
+    """Train a retrained reference for Δ (--no-reference to leave it out)."""
+    pick: str | None = None
+    """Print the point that meets a condition in percent, for example "UA>=95, TA>=97"."""
+    best: str = "RA"
+    """Which score decides among the points that meet it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceToyOptions(_Run):
+    """The paper's Figure 1: decision regions of five Gaussians after GA, WS and CUP.
+
+    example: gradpivot reproduce toy --out runs/toy
+    """
+
+    out: Path = Path("runs/toy")
+    """Where the figure and the accuracies go."""
+    seeds: int = 20
+    """How many seeds, from 0 on, the medians are over; --seed is the one that is drawn."""
+    json: bool = False
+    """Print the accuracies as JSON on standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceDigitsOptions(_Run):
+    """CUP, WS and GA over equal-size spaces on digits, in our defaults and as printed, over several seeds.
+
+    example: gradpivot reproduce digits --seeds 5 --out runs/digits
+    """
+
+    out: Path = Path("runs/digits")
+    """Where the tables go; finished runs in it are not done again."""
+    seeds: int = 5
+    """How many seeds, from --seed on; each trains its own original and reference."""
+    forget: Annotated[int, tyro.conf.arg(name="class")] = 3
+    """Which digit to forget."""
+    json: bool = False
+    """Print the summary as JSON on standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodsOptions:
+    """List the methods with their settings.
+
+    example: gradpivot methods --json
+    """
+
+    pattern: tyro.conf.Positional[str] = "*"
+    """Only names that match this shell pattern."""
+    json: bool = False
+    """Print names, settings and defaults as JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerunOptions:
+    """Run the settings in a run folder again and check that the scores are the same.
+
+    example: gradpivot rerun runs/first
+    """
+
+    folder: tyro.conf.Positional[Path]
+    """A folder that 'gradpivot unlearn' made."""
+    out: Path | None = None
+    """Keep the second run here; it is thrown away if not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Make tables, figures and the page again from a results.json; needs no torch.
+
+    example: gradpivot report demo/results.json
+    """
+
+    results: tyro.conf.Positional[Path]
+    """A results.json."""
+    out: Path | None = None
+    """Where to; beside the results if not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionOptions:
+    """Print a completion script for your shell.
+
+    example: gradpivot completion bash > ~/.local/share/bash-completion/completions/gradpivot
+    """
+
+    shell: tyro.conf.Positional[Literal["bash", "zsh", "tcsh"]]
+    """Which shell."""

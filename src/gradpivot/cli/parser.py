@@ -1,0 +1,151 @@
+"""From words to options: one parser for all commands, with options also from a protocol and a YAML file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tyro
+import yaml
+
+from gradpivot.cli import options
+from gradpivot.errors import GradPivotError
+from gradpivot.methods import list_methods, method_class
+
+__all__ = ["parse", "print_completion"]
+
+_WITH_METHOD = ("unlearn", "trace")
+_CONFIG = (
+    tyro.conf.OmitArgPrefixes,
+    tyro.conf.OmitSubcommandPrefixes,
+    tyro.conf.CascadeSubcommandArgs,
+)
+_ABOUT = """Controllable machine unlearning: make a trained PyTorch model forget, as much as you ask for and no more.
+
+  gradpivot demo                                   a frontier of a real model, in a minute
+  gradpivot unlearn cup --gamma 0.5 --classes 3    forget the digit 3
+  gradpivot methods                                what there is
+  gradpivot --version
+"""
+
+
+def parse(words: Sequence[str]) -> Any:
+    """The options of the command that the words name.
+
+    Exits with status 2 and a hint for a word that is no option, as command lines do.
+    """
+    return tyro.extras.subcommand_cli_from_dict(
+        _commands(),
+        prog="gradpivot",
+        description=_ABOUT,
+        args=_with_file_and_protocol(list(words)),
+        config=_CONFIG,
+    )
+
+
+def print_completion(shell: str) -> None:
+    """Write a completion script to standard output."""
+    try:
+        parse(["--tyro-print-completion", shell])
+    except SystemExit as done:
+        if done.code:
+            raise
+
+
+def _commands() -> dict[str, Callable[..., Any]]:
+    return {
+        "demo": options.DemoOptions,
+        "unlearn": _choosing_method(options.UnlearnOptions),
+        "trace": _choosing_method(options.TraceOptions),
+        "reproduce": _reproduce(),
+        "methods": options.MethodsOptions,
+        "rerun": options.RerunOptions,
+        "report": options.ReportOptions,
+        "completion": options.CompletionOptions,
+    }
+
+
+def _choosing_method(command: type[Any]) -> type[Any]:
+    """The command's options with every registered method as a subcommand, CUP if none is named."""
+    choice = tyro.extras.subcommand_type_from_defaults(
+        {name: method_class(name)() for name in list_methods()},
+        descriptions={name: (method_class(name).__doc__ or "").splitlines()[0] for name in list_methods()},
+        prefix_names=False,
+    )
+    default = dataclasses.field(default=method_class("cup")())
+    return dataclasses.make_dataclass(
+        command.__name__,
+        [("method", choice, default)],
+        bases=(command,),
+        frozen=True,
+        kw_only=True,
+        namespace={"__doc__": command.__doc__},
+    )
+
+
+def _reproduce() -> type[Any]:
+    choice = tyro.extras.subcommand_type_from_defaults(
+        {"toy": options.ReproduceToyOptions(), "digits": options.ReproduceDigitsOptions()}, prefix_names=False
+    )
+    return dataclasses.make_dataclass(
+        "ReproduceOptions",
+        [("experiment", choice)],
+        namespace={"__doc__": "Run one of the paper's experiments, or ours."},
+    )
+
+
+def _with_file_and_protocol(words: list[str]) -> list[str]:
+    """The words with the protocol's and the file's options put before the typed ones, which then win."""
+    if not words or words[0] not in _WITH_METHOD:
+        return words
+    typed = words[1:]
+    settings = _read_file(_value_of("--config", typed))
+    named = next((word for word in typed if word in list_methods()), None)
+    name = str(named or settings.pop("method", "cup"))
+    settings.pop("method", None)
+    protocol = _value_of("--protocol", typed) or settings.get("protocol")
+    printed = dict(method_class(name).paper) if protocol == "paper" else {}
+    # The method's name comes first, because its options are only known after it.
+    rest = [word for i, word in enumerate(typed) if not (word == named and i == typed.index(name))]
+    return [words[0], name, *_as_words(printed), *_as_words(settings), *rest]
+
+
+def _value_of(option: str, words: Sequence[str]) -> str | None:
+    """What was typed after an option, if it was."""
+    for i, word in enumerate(words):
+        if word == option and i + 1 < len(words):
+            return words[i + 1]
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+    return None
+
+
+def _read_file(path: str | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GradPivotError(f"cannot read the options file {path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise GradPivotError(f"the options file {path} is not YAML: {' '.join(str(error).split())}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise GradPivotError(f"the options file {path} must hold lines such as 'gamma: 0.5'")
+    return {str(key).replace("-", "_"): value for key, value in content.items()}
+
+
+def _as_words(settings: Mapping[str, Any]) -> list[str]:
+    words = []
+    for name, value in settings.items():
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words.append(option if value else f"--no-{name.replace('_', '-')}")
+        elif isinstance(value, list | tuple):
+            words += [option, *map(str, value)]
+        else:
+            words += [option, str(value)]
+    return words
