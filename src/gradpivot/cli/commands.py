@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from gradpivot.frontier.comparison import Comparison
     from gradpivot.recipes.problem import Problem
 
-__all__ = ["run"]
+__all__ = ["DIVERGED", "run"]
+
+DIVERGED = 3
+"""Exit status of a run that went to NaN: everything is written, but there is no unlearned model."""
 
 
 @singledispatch
@@ -71,7 +74,7 @@ def _(chosen: options.UnlearnOptions) -> int:
         _print_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
     else:
         _print_result(result, chosen.out)
-    return 0
+    return DIVERGED if result.diverged else 0
 
 
 @run.register
@@ -179,6 +182,8 @@ def _(chosen: options.RerunOptions) -> int:
         file = Path(scratch) / "config.yaml"
         file.write_text(json.dumps(config), encoding="utf-8")
         words = ["unlearn", "--config", str(file), "--out", str(out), "--weights", str(original)]
+        if "indices" in config:
+            words += ["--indices", str(_saved_indices(chosen.folder, Path(scratch)))]
         with _quiet():
             run(parse(words))
         after = read_scores(out)
@@ -214,6 +219,8 @@ def _prepare(chosen: options._Problem) -> tuple[Problem, ForgetSplit, nn.Module]
     from gradpivot.weights import load_weights
 
     _set_threads(chosen.threads)
+    # A console script, unlike "python -m", does not look for modules where the user stands.
+    sys.path.insert(0, str(Path.cwd()))
     problem = find_problem(chosen.problem)
     split = _split(
         problem, classes=chosen.classes, fraction=chosen.fraction, indices=chosen.indices, seed=chosen.seed
@@ -320,6 +327,14 @@ def _write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
         _print_json(text)
     else:
         _print(console_table(comparison), f"Open {out / 'report.html'} in a browser; numbers are in {out}")
+
+
+def _saved_indices(folder: Path, scratch: Path) -> Path:
+    """The forgotten indices of a run as a file; the one it was started with may be gone."""
+    saved = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+    path = scratch / "indices.txt"
+    path.write_text("\n".join(map(str, saved["forget_indices"])), encoding="utf-8")
+    return path
 
 
 def _keep_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:

@@ -185,5 +185,5 @@ class CompletionOptions:
     example: gradpivot completion bash > ~/.local/share/bash-completion/completions/gradpivot
     """
 
-    shell: tyro.conf.Positional[Literal["bash", "zsh", "tcsh"]]
+    shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]]
     """Which shell."""

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+
+from gradpivot import CUP, WS, ForgetSplit, Retrain
+from gradpivot.errors import GradPivotError
+from gradpivot.recipes.problem import Problem
+from gradpivot.report.summary import mean_interval, summary, summary_markdown
+from gradpivot.sweep.study import run_study
+from gradpivot.sweep.toy import run_toy
+from gradpivot.testing.problems import TinyNet, blobs
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return Problem(
+        name="blobs",
+        load=lambda: (blobs(), blobs(seed=1)),
+        model=TinyNet,
+        training=Retrain(lr=0.1, epochs=10, batch_size=20),
+    )
+
+
+def series() -> dict:
+    dial = [CUP(gamma=g, lr=0.02) for g in (0.0, 0.5, 1.0)]
+    return {"CUP dial": dial, "CUP": [CUP(gamma=0.5, lr=lr) for lr in (1e-3, 1e-2)], "WS": [WS(lr=0.02)]}
+
+
+def study(problem, folder, seed=0):
+    split = ForgetSplit.by_class(*problem.load(), 0)
+    seen = []
+    comparison = run_study(
+        problem, split, series(), seed=seed, folder=folder, title="t",
+        report=lambda done, total, what: seen.append((done, total)),
+    )  # fmt: skip
+    return comparison, seen
+
+
+def test_a_study_is_recorded_and_not_run_twice(problem, tmp_path):
+    first, seen = study(problem, tmp_path)
+    assert seen[0] == (0, 8)
+    assert seen[-1] == (8, 8)
+    assert len(list((tmp_path / "runs").glob("*.json"))) == 7
+    times = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.*")}
+    again, _ = study(problem, tmp_path)
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.*")} == times
+    assert [f.to_dict() for f in again.frontiers] == [f.to_dict() for f in first.frontiers]
+
+
+def test_a_damaged_record_is_done_again_with_the_same_numbers(problem, tmp_path):
+    first, _ = study(problem, tmp_path)
+    victim = sorted((tmp_path / "runs").glob("*.json"))[0]
+    victim.write_text("{")
+    again, _ = study(problem, tmp_path)
+    assert again.provenance["damaged_records_redone"] == [victim.name]
+    assert [p.scores for f in again.frontiers for p in f.points] == [
+        p.scores for f in first.frontiers for p in f.points
+    ]
+
+
+def test_an_original_made_with_other_settings_is_refused(problem, tmp_path):
+    from dataclasses import replace
+
+    study(problem, tmp_path)
+    other = replace(problem, training=Retrain(lr=0.2, epochs=10, batch_size=20))
+    with pytest.raises(GradPivotError, match="delete it or name another folder"):
+        study(other, tmp_path)
+
+
+def test_summary_over_seeds(problem, tmp_path):
+    comparisons = [study(problem, tmp_path / str(seed), seed)[0] for seed in (0, 1)]
+    told = summary(comparisons)
+    assert set(told["methods"]) == {"CUP", "WS"}
+    assert set(told["dials"]) == {"CUP dial"}
+    assert told["methods"]["CUP"]["hypervolume"]["mean"] == pytest.approx(
+        sum(c.frontiers[1].hypervolume() for c in comparisons) / 2
+    )
+    page = summary_markdown(told)
+    assert "| γ | 0 | 0.5 | 1 |" in page
+    assert "2 seeds (0, 1)" in page
+    with pytest.raises(GradPivotError, match="at least one seed"):
+        summary([])
+
+
+def test_student_interval():
+    told = mean_interval([1.0, 2.0, 3.0])
+    assert told["mean"] == 2
+    assert told["half"] == pytest.approx(4.302653 / 3**0.5, rel=1e-5)
+    assert mean_interval([1.0])["half"] == float("inf")
+
+
+def test_toy_figure_one():
+    """The paper's Figure 1 on the default seed: CUP forgets class 2 and keeps the rest, GA does not, WS in between."""
+    outcome = run_toy(seed=0, seeds=1)
+    accuracy = outcome.summary["accuracy"]
+    original = accuracy["Original"]
+
+    def worst_drop(name: str) -> float:
+        return max(original[c] - accuracy[name][c] for c in (0, 1, 3, 4))
+
+    assert accuracy["CUP, γ = 0.7"][2] <= 0.05
+    assert worst_drop("CUP, γ = 0.7") <= 0.02
+    assert worst_drop("CUP, γ = 0.7") < worst_drop("Weighted scalarisation") < worst_drop("Gradient ascent")
+    assert "class 2 left" in outcome.table()
