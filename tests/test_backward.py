@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import copy
 import math
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -380,3 +382,33 @@ def test_a_step_beyond_the_dtype_is_an_error_not_an_infinity():
     assert weight.grad is None
     Pivot(0.5, max_norm=1.0).backward((weight * f).sum(), (weight * r).sum(), [weight])
     assert weight.grad.isfinite().all()
+
+
+PEAK = """
+import resource, torch
+from pathlib import Path
+from torch import nn
+from gradpivot import Pivot
+
+copy = 4 * 6000 * 6000 / 1024  # KiB of one gradient
+model = nn.Linear(6000, 6000, bias=False)
+x = torch.randn(2, 6000)
+def losses(scale):
+    return model(x * scale).square().mean(), -model(x + scale).mean()
+small = nn.Linear(3, 3)
+Pivot(GAMMA).backward(small(torch.ones(1, 3)).sum(), -small(torch.zeros(1, 3)).square().sum(), small.parameters())
+forget, retain = losses(1.0)
+before = int(Path('/proc/self/statm').read_text().split()[1]) * resource.getpagesize() / 1024
+step = Pivot(GAMMA).backward(forget, retain, model.parameters())
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print((after - before) / copy)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux only")
+@pytest.mark.parametrize("gamma", [0.1, 0.9])
+def test_peak_memory_is_the_gradient_and_one_extra_copy(gamma):
+    code = PEAK.replace("GAMMA", str(gamma))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    copies = float(done.stdout)
+    assert 1.5 < copies < 2.2

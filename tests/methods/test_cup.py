@@ -85,6 +85,7 @@ def test_a_mistyped_setting_gets_a_hint():
 
 def test_label_names_what_differs():
     assert CUP(gamma=0.3, lr=0.01).label == "CUP(lr=0.01, gamma=0.3)"
+    assert CUP().label == "CUP(gamma=0.5)"
 
 
 @pytest.mark.parametrize("gamma", [0.5, 0.7, 1.0])

@@ -43,7 +43,13 @@ def _(chosen: options.DemoOptions) -> int:
     problem = digits()
     split = _split(problem, classes=str(chosen.forget))
     comparison = _study(
-        problem, split, demo_series(), chosen, f"Forgetting the digit {chosen.forget}", chosen.seed
+        problem,
+        split,
+        demo_series(),
+        chosen,
+        f"Forgetting the digit {chosen.forget}",
+        chosen.seed,
+        f"gradpivot demo --class {chosen.forget} --seed {chosen.seed} --threads {chosen.threads}",
     )
     _write_comparison(comparison, chosen.out, chosen.json)
     return 0
@@ -139,8 +145,12 @@ def _(chosen: options.ReproduceDigitsOptions) -> int:
     problem = digits()
     split = _split(problem, classes=str(chosen.forget))
     title = f"Forgetting the digit {chosen.forget}: CUP, WS and GA over equal-size spaces"
+    command = (
+        f"gradpivot reproduce digits --class {chosen.forget} --seed {chosen.seed} --seeds {chosen.seeds} "
+        f"--threads {chosen.threads}"
+    )
     comparisons = [
-        _study(problem, split, study_series(), chosen, title, seed)
+        _study(problem, split, study_series(), chosen, title, seed, command)
         for seed in range(chosen.seed, chosen.seed + chosen.seeds)
     ]
     told = summary(comparisons)
@@ -284,7 +294,7 @@ def _suited(method: Any, problem: Problem) -> Any:
 
 
 def _study(
-    problem: Problem, split: ForgetSplit, series: Any, chosen: Any, title: str, seed: int
+    problem: Problem, split: ForgetSplit, series: Any, chosen: Any, title: str, seed: int, command: str
 ) -> Comparison:
     from gradpivot.sweep.study import run_study
 
@@ -298,7 +308,7 @@ def _study(
             folder=chosen.out,
             title=title,
             report=(lambda done, total, what: report(done, total)) if report else None,
-            provenance={"command": f"gradpivot {' '.join(sys.argv[1:2])}"},
+            provenance={"command": command},
         )
 
 

@@ -212,10 +212,11 @@ def threshold_attack(
 
     over all cuts, in O(n log n). A cut lies half-way between neighbouring distinct values of
     members and non-members together. Of equally good cuts the lowest is taken, which judges the
-    fewest samples non-member: a tie never raises the score. The lowest of all is 0, which judges
-    nobody non-member at a balanced accuracy of 1/2. It is what remains where no cut beats chance:
-    where all confidences are equal, where the two sets are equal, and where members are the *less*
-    confident ones. There `accuracy` is 0.5 and `share` is 0, whatever the forget samples.
+    fewest samples non-member: a tie never raises the score. The lowest of all is the lowest
+    confidence seen: only what lies below everything known is judged non-member, at a balanced
+    accuracy of 1/2. It is what remains where no cut beats chance: where all confidences are equal,
+    where the two sets are equal, and where members are the *less* confident ones. A forget set
+    whose confidences are gone is then still seen to be unlike any member.
 
     For given members and non-members the verdict is monotone: lower confidences of the forget
     samples never lower the share.
@@ -239,7 +240,7 @@ def threshold_attack(
     # Integers, so that equally good cuts compare equal; argmax takes the first, the lowest.
     gain = found * known.size - lost * unknown.size
     best = int(np.argmax(gain))
-    cut = 0.0 if best == 0 else _between(values[best - 1], values[best])
+    cut = float(values[0]) if best == 0 else _between(values[best - 1], values[best])
     accuracy = 0.5 + int(gain[best]) / (2 * known.size * unknown.size)
     return ThresholdVerdict(float((asked < cut).mean()), cut, accuracy)
 

@@ -111,11 +111,11 @@ class Method(ABC):
 
     @property
     def label(self) -> str:
-        """The run's name: the method and the fields that differ from its defaults."""
+        """The run's name: the method, its knob and the fields that differ from its defaults."""
         changed = [
             f"{f.name}={getattr(self, f.name)}"
             for f in dataclasses.fields(self)
-            if getattr(self, f.name) != f.default
+            if f.name == self.knob or getattr(self, f.name) != f.default
         ]
         return f"{self.title}({', '.join(changed)})"
 

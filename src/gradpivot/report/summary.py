@@ -129,6 +129,8 @@ def summary_markdown(told: Mapping[str, Any]) -> str:
         f"{facts['n_test']} test samples. Means ± half-width of the 95 % Student interval over seeds. H ×100 "
         f"(clean MIA), Δ and ε in percentage points. A diverged run counts as (0, 0, 0, 0).",
         "",
+        f"Made by `{told['provenance'].get('command')}`.",
+        "",
         f"Machine: {environment.get('machine')}, {environment.get('threads')} thread(s), torch "
         f"{environment.get('packages', {}).get('torch')}; {environment.get('date')}.",
         "",
