@@ -136,9 +136,8 @@ def main() -> None:
     print(
         f"pivot's own work                   {own:7.4f} s = {100 * told['own_work_to_ws']:.2f} % of a WS step (claim: ≤ 5 %)"
     )
-    print(
-        f"CUP / WS {told['cup_to_ws']:.3f};  CUP / TorchJD PCGrad {told['cup_to_torchjd_pcgrad']:.3f} (claim: < 1)"
-    )
+    print(f"CUP / WS {told['cup_to_ws']:.3f}")
+    print(f"CUP / TorchJD PCGrad, the faster way, {told['cup_to_torchjd_pcgrad']:.3f} (claim: < 1)")
 
 
 if __name__ == "__main__":

@@ -32,9 +32,8 @@ for number in range(30):
     )
     optimizer.step()
     if number % 10 == 0:
-        print(
-            f"step {number:2}: cos(f, r) = {step.cosine:+.2f}, weights {step.forget_weight:.2f} and {step.retain_weight:.2f}"
-        )
+        weights = f"{step.forget_weight:.2f} and {step.retain_weight:.2f}"
+        print(f"step {number:2}: cos(f, r) = {step.cosine:+.2f}, weights {weights}")
 
 correct = model(points).argmax(1) == labels
 print(f"forgotten: {1 - correct[forget].float().mean():.1%}, kept: {correct[~forget].float().mean():.1%}")
