@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradpivot import CUP
 from gradpivot.errors import GradPivotError
-from gradpivot.objectives import list_objectives, objective
+from gradpivot.objectives import _OBJECTIVES, Objective, list_objectives, objective, register_objective
 
 logits = st.lists(st.floats(-50, 50), min_size=2, max_size=6)
 
@@ -45,3 +46,14 @@ def test_unknown_objective():
     assert list_objectives()[0] == "unlikelihood"
     with pytest.raises(GradPivotError, match="choose one of unlikelihood, negative_ce"):
         objective("ce")
+
+
+def test_an_objective_of_ones_own():
+    mine = Objective("test-uniform", lambda z, y: -z.log_softmax(1).mean(), 0.0)
+    try:
+        assert register_objective(mine) is objective("test-uniform")
+        assert CUP(objective="test-uniform").objective == "test-uniform"
+        with pytest.raises(GradPivotError, match="already"):
+            register_objective(mine)
+    finally:
+        _OBJECTIVES.pop("test-uniform")

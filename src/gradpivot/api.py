@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["Trace", "score", "trace", "unlearn"]
+__all__ = ["Trace", "over_knob", "score", "trace", "unlearn"]
 
 GAMMAS = tuple(round(0.1 * i, 1) for i in range(11))
 """0, 0.1, …, 1."""
@@ -158,13 +158,13 @@ def trace(
         one (``frontier.pick("UA>=95", best="RA")``).
     """
     method = method or CUP()
-    settings = _knob_values(method, gammas, values)
+    methods = over_knob(method, gammas, values)
     results = []
     with _progress(progress, f"{method.title} over {method.knob}") as report:
-        for number, value in enumerate(settings):
-            results.append(run_method(model, split, replace(method, **{str(method.knob): value}), **options))
+        for number, chosen in enumerate(methods, 1):
+            results.append(run_method(model, split, chosen, **options))
             if report:
-                report(number + 1, len(settings))
+                report(number, len(methods))
     scores = reference.scores if isinstance(reference, Result) else reference
     return Trace(
         name=method.title,
@@ -179,7 +179,14 @@ def trace(
     )
 
 
-def _knob_values(method: Method, gammas: Iterable[float] | None, values: Iterable[Any] | None) -> list[Any]:
+def over_knob(
+    method: Method, gammas: Iterable[float] | None = None, values: Iterable[Any] | None = None
+) -> list[Method]:
+    """The method at each value of its knob; 0, 0.1, …, 1 for γ and the paper's values otherwise, if none are given.
+
+    Raises:
+        GradPivotError: if it has no knob, another one, or there is no value.
+    """
     if method.knob is None:
         raise GradPivotError(f"{method.title} has no knob to trace; run unlearn() once instead")
     if gammas is not None and (values is not None or method.knob != "gamma"):
@@ -187,10 +194,10 @@ def _knob_values(method: Method, gammas: Iterable[float] | None, values: Iterabl
     chosen = values if gammas is None else gammas
     if chosen is None:
         chosen = GAMMAS if method.knob == "gamma" else type(method).paper_space[method.knob]
-    found = list(chosen)
-    if not found:
+    methods = [replace(method, **{method.knob: value}) for value in chosen]
+    if not methods:
         raise GradPivotError(f"there is no {method.knob} to trace; give at least one value")
-    return found
+    return methods
 
 
 @contextmanager

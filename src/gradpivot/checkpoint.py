@@ -60,10 +60,7 @@ class Checkpoint:
         if now - self._written < self._every:
             return
         seconds = self.seconds_before + now - self._started
-        with replacing(self._path) as temporary:
-            torch.save({"key": self._key, "seconds": seconds, "state": state()}, temporary)
+        # Through a file object, because torch's own writer reports a full disk as "iostream error".
+        with replacing(self._path) as temporary, temporary.open("wb") as file:
+            torch.save({"key": self._key, "seconds": seconds, "state": state()}, file)
         self._written = time.perf_counter()
-
-    def remove(self) -> None:
-        """Forget the state of a run that is finished and recorded."""
-        self._path.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from gradpivot.errors import GradPivotError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Objective", "list_objectives", "objective"]
+__all__ = ["Objective", "list_objectives", "objective", "register_objective"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,18 @@ def objective(name: str) -> Objective:
         raise GradPivotError(
             f"there is no objective {name!r}; choose one of {', '.join(_OBJECTIVES)}"
         ) from None
+
+
+def register_objective(new: Objective) -> Objective:
+    """Make an objective of your own known by its name, to methods and to the command line.
+
+    Raises:
+        GradPivotError: if the name is taken.
+    """
+    if new.name in _OBJECTIVES:
+        raise GradPivotError(f"there is an objective {new.name!r} already; choose another name")
+    _OBJECTIVES[new.name] = new
+    return new
 
 
 def list_objectives() -> list[str]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from gradpivot.checkpoint import Checkpoint
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import evaluate
 from gradpivot.evaluate.scores import Scores
@@ -94,8 +93,12 @@ def run_method(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 60.0,
+    keep_checkpoint: bool = False,
 ) -> Result:
-    """Run one method and score what comes out; see :func:`gradpivot.unlearn` for the arguments."""
+    """Run one method and score what comes out; see :func:`gradpivot.unlearn` for the arguments.
+
+    ``keep_checkpoint`` leaves the file for a caller who has yet to write the result down.
+    """
     _check_model(model)
     task = task or Classification()
     key = run_key(split, method, seed, model)
@@ -112,8 +115,8 @@ def run_method(
     scores = (
         Scores.of_diverged() if outcome.diverged else evaluate(outcome.model, split, task, workers=workers)
     )
-    if path is not None:
-        Checkpoint(path, key, 0).remove()
+    if path is not None and not keep_checkpoint:
+        path.unlink(missing_ok=True)
     return _result(outcome, scores, method, split, seed, model)
 
 

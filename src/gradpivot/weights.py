@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,15 @@ def save_weights(model: nn.Module, path: str | Path, facts: Mapping[str, Any] | 
     """Write a model's weights and buffers, atomically, with a few facts in the header."""
     # Tied weights share memory, which safetensors refuses; a clone each loads back just the same.
     state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
+    metadata = {"gradpivot": json.dumps(dict(facts or {}), sort_keys=True)}
     with replacing(path) as temporary:
-        save_file(state, temporary, metadata={"gradpivot": json.dumps(dict(facts or {}), sort_keys=True)})
+        try:
+            save_file(state, temporary, metadata=metadata)
+        except SafetensorError as error:
+            # safetensors wraps what the disk says in an error of its own; callers know OSError.
+            if "No space left" in str(error):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+            raise
 
 
 def load_weights(

@@ -168,6 +168,8 @@ def test_divergence_is_told_and_has_a_status_of_its_own(unlearn, tmp_path, capsy
     assert unlearn("cup", *words) == 3
     assert "diverged at step" in capsys.readouterr().out
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["diverged"]["step"] > 0
+    assert main(["rerun", str(tmp_path / "run")]) == 3
+    assert "diverged again" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -256,6 +258,32 @@ def test_a_problem_of_ones_own_by_import_path(tmp_path, monkeypatch):
     assert main(["unlearn", "cup", "--problem", "mine:nothing", "--classes", "0", "--out", "out2"]) == 1
 
 
+def test_a_folder_called_like_a_method_is_no_method():
+    chosen = parse(["unlearn", "--classes", "1", "--out", "ws"])
+    assert (chosen.method.name, str(chosen.out)) == ("cup", "ws")
+    chosen = parse(["unlearn", "--protocol", "paper", "--out", "ws", "--json", "ga", "--lr", "0.5"])
+    assert (chosen.method.name, chosen.method.objective, str(chosen.out)) == ("ga", "negative_ce", "ws")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["unlearn", "--help"], "Descends the forgetting loss"),
+        (["reproduce", "--help"], "The paper's Figure 1"),
+    ],
+)
+def test_help_says_what_can_be_chosen(words, told, capsys):
+    with pytest.raises(SystemExit):
+        main(words)
+    assert told in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_a_mistyped_method_lists_the_methods(capsys):
+    with pytest.raises(SystemExit):
+        main(["unlearn", "cpu", "--classes", "3"])
+    assert "cup, ga, retrain, ws" in capsys.readouterr().err
+
+
 def test_trace_draws_and_picks(original, tmp_path, capsys):
     out = tmp_path / "trace"
     words = [
@@ -276,11 +304,30 @@ def test_trace_draws_and_picks(original, tmp_path, capsys):
     assert {"results.json", "results.csv", "report.html", "frontier.png", "model.safetensors"} <= {
         p.name for p in out.iterdir()
     }
+    times = {path: path.stat().st_mtime_ns for path in out.glob("runs/*.json")}
+    assert len(times) == 2
     assert main([*words, "--pick", "UA>=99.9, RA>=100"]) == 1
+    assert {path: path.stat().st_mtime_ns for path in out.glob("runs/*.json")} == times
     assert "no point of CUP meets" in capsys.readouterr().err
     capsys.readouterr()
     assert main(["report", str(out / "results.json"), "--out", str(tmp_path / "again")]) == 0
     assert (tmp_path / "again" / "report.html").exists()
+
+
+def test_reproduce_toy_writes_the_figure_and_the_numbers(tmp_path, capsys):
+    assert main(["reproduce", "toy", "--out", str(tmp_path), "--seeds", "1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == json.loads((tmp_path / "results.json").read_text())
+    assert list(told["accuracy"]) == ["Original", "Gradient ascent", "Weighted scalarisation", "CUP, γ = 0.7"]
+    assert (tmp_path / "toy.png").stat().st_size > 50_000
+    assert (tmp_path / "toy.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_retrain_takes_the_problems_own_recipe(tmp_path):
+    words = ["unlearn", "retrain", "--problem", "toy", "--classes", "2", "--out", str(tmp_path / "run")]
+    assert main(words) == 0
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert (config["optimizer"], config["epochs"]) == ("adam", 100)
 
 
 def interrupted_demo(out: Path, how: signal.Signals) -> tuple[int, str, list[str]]:

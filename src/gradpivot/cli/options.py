@@ -12,6 +12,7 @@ __all__ = [
     "CompletionOptions",
     "DemoOptions",
     "MethodsOptions",
+    "ProblemOptions",
     "ReportOptions",
     "ReproduceDigitsOptions",
     "ReproduceToyOptions",
@@ -50,7 +51,9 @@ class DemoOptions(_Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Problem(_Run):
+class ProblemOptions(_Run):
+    """What every command that unlearns something of the user's has."""
+
     problem: str = "digits"
     """digits, toy, or your own as my_module:my_problem (a function that returns a Problem)."""
     classes: str | None = None
@@ -67,14 +70,12 @@ class _Problem(_Run):
     """Defaults of the method: clean (safe) or paper (as printed)."""
     config: Path | None = None
     """Read options from this YAML file (option: value); options typed here win."""
-    overwrite: bool = False
-    """Replace a finished run in the same folder."""
     json: bool = False
     """Print the result as JSON on standard output."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnlearnOptions(_Problem):
+class UnlearnOptions(ProblemOptions):
     """Make a model forget, once. Leaves a folder with settings, scores, history and weights.
 
     example: gradpivot unlearn cup --gamma 0.5 --classes 3 --out runs/first
@@ -84,15 +85,17 @@ class UnlearnOptions(_Problem):
 
     out: Path = Path("runs/unlearn")
     """The run's folder."""
+    overwrite: bool = False
+    """Replace a finished run in the same folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TraceOptions(_Problem):
-    """Run a method over its knob (γ for CUP) and draw the frontier.
+class TraceOptions(ProblemOptions):
+    """Run a method over its knob (γ for CUP) and draw the frontier. Interrupted, it continues when started again.
 
     example: gradpivot trace cup --classes 3 --values 0 0.25 0.5 0.75 1
 
-    example: gradpivot trace cup --pick "UA>=95" --best RA
+    example: gradpivot trace cup --classes 3 --pick "UA>=95" --best RA
     """
 
     out: Path = Path("runs/trace")

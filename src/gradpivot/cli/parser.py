@@ -17,6 +17,10 @@ from gradpivot.methods import list_methods, method_class
 __all__ = ["parse", "print_completion"]
 
 _WITH_METHOD = ("unlearn", "trace")
+_EXPERIMENTS: dict[str, type[Any]] = {
+    "toy": options.ReproduceToyOptions,
+    "digits": options.ReproduceDigitsOptions,
+}
 _CONFIG = (
     tyro.conf.OmitArgPrefixes,
     tyro.conf.OmitSubcommandPrefixes,
@@ -87,7 +91,9 @@ def _choosing_method(command: type[Any]) -> type[Any]:
 
 def _reproduce() -> type[Any]:
     choice = tyro.extras.subcommand_type_from_defaults(
-        {"toy": options.ReproduceToyOptions(), "digits": options.ReproduceDigitsOptions()}, prefix_names=False
+        {name: kind() for name, kind in _EXPERIMENTS.items()},
+        descriptions={name: (kind.__doc__ or "").splitlines()[0] for name, kind in _EXPERIMENTS.items()},
+        prefix_names=False,
     )
     return dataclasses.make_dataclass(
         "ReproduceOptions",
@@ -100,16 +106,28 @@ def _with_file_and_protocol(words: list[str]) -> list[str]:
     """The words with the protocol's and the file's options put before the typed ones, which then win."""
     if not words or words[0] not in _WITH_METHOD:
         return words
-    typed = words[1:]
+    command, typed = words[0], words[1:]
     settings = _read_file(_value_of("--config", typed))
-    named = next((word for word in typed if word in list_methods()), None)
-    name = str(named or settings.pop("method", "cup"))
-    settings.pop("method", None)
     protocol = _value_of("--protocol", typed) or settings.get("protocol")
+    if not settings and protocol != "paper":
+        return words
+    place = _place_of_method(typed)
+    from_file = settings.pop("method", "cup")
+    name = str(from_file) if place is None else typed.pop(place)
     printed = dict(method_class(name).paper) if protocol == "paper" else {}
     # The method's name comes first, because its options are only known after it.
-    rest = [word for i, word in enumerate(typed) if not (word == named and i == typed.index(name))]
-    return [words[0], name, *_as_words(printed), *_as_words(settings), *rest]
+    return [command, name, *_as_words(printed), *_as_words(settings), *typed]
+
+
+def _place_of_method(words: Sequence[str]) -> int | None:
+    """Where a method is named; the value of an option that happens to be called like one does not count."""
+    flags = {f"--{f.name}" for kind in vars(options).values() if dataclasses.is_dataclass(kind)
+             for f in dataclasses.fields(kind) if f.type == "bool"}  # fmt: skip
+    for place, word in enumerate(words):
+        before = words[place - 1] if place else ""
+        if word in list_methods() and (not before.startswith("--") or before in flags or "=" in before):
+            return place
+    return None
 
 
 def _value_of(option: str, words: Sequence[str]) -> str | None:

@@ -50,7 +50,7 @@ def as_torchjd(weighting: Weighting) -> TorchJDWeighting[Tensor]:
 
 
 def from_torchjd(weighting: Callable[[Tensor], Tensor]) -> Weighting:
-    """A TorchJD weighting where one of ours goes: ``Pivot(weighting=from_torchjd(UPGradWeighting()))``."""
+    """A TorchJD weighting where one of ours goes: ``Pivot(weighting=from_torchjd(MGDAWeighting()))``."""
 
     def weigh(gram: Gram, /) -> Weights:
         gramian = torch.tensor([[gram.ff, gram.fr], [gram.fr, gram.rr]], dtype=torch.float64)

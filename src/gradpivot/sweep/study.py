@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +40,29 @@ def run_study(
     title: str,
     report: Report | None = None,
     provenance: Mapping[str, Any] | None = None,
+    model: nn.Module | None = None,
+    reference: bool = True,
+    workers: int = 0,
 ) -> Comparison:
     """Run every method of every series once, beside the original and a retrained reference.
 
     What is already recorded in ``folder`` is not run again, so an interrupted study continues where it stopped.
+
+    Args:
+        problem: Data, model and training.
+        split: What to forget.
+        series: Methods by the name of the frontier they make.
+        seed: Of the original, the reference and every run.
+        folder: Where runs are recorded and the original is kept.
+        title: For the report.
+        report: Called before every run.
+        provenance: More to record.
+        model: The original, if it is not to be trained here.
+        reference: Whether to train a retrained reference.
+        workers: Data-loading processes; never changes a number.
     """
     records = Records(folder / "runs")
-    total = 2 + sum(len(methods) for methods in series.values())
+    total = 1 + reference + sum(len(methods) for methods in series.values())
     done = 0
 
     def tell(what: str) -> None:
@@ -53,19 +70,23 @@ def run_study(
             report(done, total, what)
 
     tell("training the original model")
-    model = original_model(problem, split, seed, folder / f"original-{seed}.safetensors")
-    task = problem.task or Classification()
-    original = Point(label="Original", settings={}, scores=evaluate(model, split, task))
+    if model is None:
+        model = original_model(problem, split, seed, folder / f"original-{seed}.safetensors")
+    one = partial(_recorded, records, problem, model, split, seed=seed, workers=workers)
+    scores = evaluate(model, split, problem.task or Classification(), workers=workers)
+    original = Point(label="Original", settings={}, scores=scores)
     done += 1
-    tell("retraining without the forgotten data")
-    retrained = _recorded(records, problem, model, split, problem.training, seed)
-    done += 1
+    retrained = None
+    if reference:
+        tell("retraining without the forgotten data")
+        retrained = replace(one(problem.training), label="Retrain")
+        done += 1
     frontiers = []
     for name, methods in series.items():
         points = []
         for method in methods:
             tell(f"{name}: {method.label}")
-            points.append(_recorded(records, problem, model, split, method, seed))
+            points.append(one(method))
             done += 1
         frontiers.append(
             Frontier(
@@ -73,7 +94,7 @@ def run_study(
                 method=methods[0].name,
                 knob=methods[0].knob,
                 points=points,
-                reference=retrained.scores,
+                reference=retrained.scores if retrained else None,
                 kind=split.kind,
             )
         )
@@ -82,7 +103,7 @@ def run_study(
         title=title,
         problem={"name": problem.name, **split.facts()},
         original=original,
-        retrained=replace(retrained, label="Retrain"),
+        retrained=retrained,
         frontiers=frontiers,
         provenance={
             "seed": seed,
@@ -95,14 +116,23 @@ def run_study(
 
 
 def _recorded(
-    records: Records, problem: Problem, model: nn.Module, split: ForgetSplit, method: Method, seed: int
+    records: Records,
+    problem: Problem,
+    model: nn.Module,
+    split: ForgetSplit,
+    method: Method,
+    *,
+    seed: int,
+    workers: int,
 ) -> Point:
     """The run's point, from its record or by running it."""
     key = run_key(split, method, seed, model)
     known = records.get(key)
     if known is not None:
         return Point.from_dict(known)
-    result = run_method(model, split, method, seed=seed, task=problem.task, factory=problem.model)
+    result = run_method(
+        model, split, method, seed=seed, task=problem.task, factory=problem.model, workers=workers
+    )
     point = result.point()
     records.put(key, point.to_dict())
     return point

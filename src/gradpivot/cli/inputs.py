@@ -1,0 +1,103 @@
+"""What the options name, loaded: the problem, what to forget, the model to start from."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.cli.console import bar, wants_bars
+from gradpivot.cli.options import ProblemOptions
+from gradpivot.errors import GradPivotError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.recipes.problem import Problem
+
+__all__ = ["prepare", "set_threads", "split_of", "suited"]
+
+
+def prepare(chosen: ProblemOptions) -> tuple[Problem, ForgetSplit, nn.Module]:
+    """The problem, what to forget, and the model to start from."""
+    from gradpivot.recipes.problem import find_problem
+    from gradpivot.sweep.original import train_original
+    from gradpivot.weights import load_weights
+
+    set_threads(chosen.threads)
+    # A console script, unlike "python -m", does not look for modules where the user stands.
+    sys.path.insert(0, str(Path.cwd()))
+    problem = find_problem(chosen.problem)
+    split = split_of(
+        problem, classes=chosen.classes, fraction=chosen.fraction, indices=chosen.indices, seed=chosen.seed
+    )
+    if chosen.weights is not None:
+        model = problem.model()
+        load_weights(model, chosen.weights)
+        return problem, split, model.eval()
+    with bar("Training the original model", wants_bars(chosen.json)) as report:
+        return problem, split, train_original(problem, split, chosen.seed, report)
+
+
+def split_of(
+    problem: Problem,
+    *,
+    classes: str | None = None,
+    fraction: float | None = None,
+    indices: Path | None = None,
+    seed: int = 0,
+) -> ForgetSplit:
+    """The split that the options describe: exactly one of classes, fraction and indices."""
+    from gradpivot.data.split import ForgetSplit
+
+    if sum(given is not None for given in (classes, fraction, indices)) != 1:
+        raise GradPivotError("say what to forget: one of --classes 3, --fraction 0.1 or --indices FILE")
+    target = getattr(problem.task, "target_of", None)
+    train, test = problem.load()
+    if classes is not None:
+        return ForgetSplit.by_class(train, test, _numbers(classes), target=target)
+    if fraction is not None:
+        return ForgetSplit.random(train, test, fraction, seed=seed, target=target)
+    assert indices is not None
+    try:
+        chosen = [int(line) for line in indices.read_text(encoding="utf-8").split()]
+    except OSError as error:
+        raise GradPivotError(f"cannot read the indices in {indices}: {error.strerror}") from None
+    except ValueError as error:
+        raise GradPivotError(f"{indices} must hold whole numbers, one a line ({error})") from None
+    return ForgetSplit.by_index(train, test, chosen, target=target)
+
+
+def _numbers(text: str) -> list[int]:
+    """``3``, ``3,5`` or ``0-4`` as a list."""
+    found: list[int] = []
+    try:
+        for part in text.split(","):
+            first, dash, last = part.partition("-")
+            found += range(int(first), int(last) + 1) if dash else [int(first)]
+    except ValueError:
+        raise GradPivotError(f"cannot read the classes {text!r}; write 3, or 3,5, or 0-4") from None
+    return found
+
+
+def suited(method: Any, problem: Problem) -> Any:
+    """The method with the problem's own settings where the user left the defaults."""
+    if method == type(problem.training)():
+        return problem.training
+    changes = {
+        name: value
+        for name, value in problem.settings.items()
+        if hasattr(method, name) and getattr(method, name) is None
+    }
+    return dataclasses.replace(method, **changes)
+
+
+def set_threads(threads: int) -> None:
+    """How many threads torch uses in this process."""
+    import torch
+
+    if threads < 1:
+        raise GradPivotError(f"--threads is {threads}; give 1 or more")
+    torch.set_num_threads(threads)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import errno
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from torch import nn
+
+from gradpivot import weights
+from gradpivot.checkpoint import Checkpoint
+from gradpivot.errors import GradPivotError
+from gradpivot.testing import trained
+from gradpivot.weights import load_weights, save_weights
+
+
+def test_round_trip_with_facts(tmp_path):
+    model = trained()
+    save_weights(model, tmp_path / "w.safetensors", {"seed": 3})
+    other = type(model)()
+    assert load_weights(other, tmp_path / "w.safetensors", expected={"seed": 3}) == {"seed": 3}
+    assert all(torch.equal(value, model.state_dict()[name]) for name, value in other.state_dict().items())
+
+
+def test_tied_weights(tmp_path):
+    tied = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    tied[1].weight = tied[0].weight
+    save_weights(tied, tmp_path / "w.safetensors")
+    again = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    again[1].weight = again[0].weight
+    load_weights(again, tmp_path / "w.safetensors")
+    assert torch.equal(again[1].weight, tied[0].weight)
+
+
+def test_what_cannot_be_loaded_is_explained(tmp_path):
+    path = tmp_path / "w.safetensors"
+    with pytest.raises(GradPivotError, match="no weights file"):
+        load_weights(trained(), path)
+    save_weights(trained(), path, {"seed": 1})
+    with pytest.raises(GradPivotError, match="was made with"):
+        load_weights(trained(), path, expected={"seed": 2})
+    with pytest.raises(GradPivotError, match="does not fit this model"):
+        load_weights(nn.Linear(2, 2), path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(GradPivotError, match="damaged"):
+        load_weights(trained(), path)
+
+
+def test_a_full_disk_is_an_os_error_whoever_writes(tmp_path, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(weights, "save_file", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        save_weights(trained(), tmp_path / "w.safetensors")
+    assert caught.value.errno == errno.ENOSPC
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_on_a_full_disk_is_an_os_error(tmp_path, monkeypatch):
+    from contextlib import contextmanager
+    from pathlib import Path
+
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full, which Linux has")
+
+    @contextmanager
+    def on_a_full_disk(path):
+        yield Path("/dev/full")
+
+    monkeypatch.setattr("gradpivot.checkpoint.replacing", on_a_full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        Checkpoint(tmp_path / "c.pt", "key", 0).save_if_due(lambda: {"x": torch.zeros(100_000)})
