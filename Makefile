@@ -49,7 +49,7 @@ bench: $(VENV)/dev      ## Measure ratios: pivot step, TorchJD, membership attac
 
 docs: $(VENV)/docs      ## Build docs/_build/html
 	$(BIN)/python -m gradpivot.report.explain docs/figures
-	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
+	$(BIN)/python -m sphinx -E -W --keep-going -q docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
 clean:          ## Remove the environment and everything built
