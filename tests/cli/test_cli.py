@@ -147,6 +147,14 @@ def test_options_from_a_file_and_typed_ones_win(unlearn, tmp_path):
     assert (config["epochs"], config["max_norm"]) == (1, None)
 
 
+def test_every_command_that_runs_takes_a_file(tmp_path):
+    file = tmp_path / "options.yaml"
+    file.write_text("seed: 7\nout: there\njson: true\n")
+    chosen = parse(["demo", "--config", str(file), "--out", "here"])
+    assert (chosen.seed, str(chosen.out), chosen.json) == (7, "here", True)
+    assert parse(["reproduce", "toy", "--config", str(file)]).experiment.seed == 7
+
+
 def test_protocol_sets_the_papers_defaults():
     assert parse(["unlearn", "cup", "--protocol", "paper"]).method.objective == "negative_ce"
     assert parse(["unlearn", "cup", "--protocol=paper", "--batch-size", "8"]).method.batch_size == 8

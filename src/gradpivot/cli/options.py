@@ -30,6 +30,8 @@ class _Run:
     """Decides everything random; same seed, machine and thread count give the same numbers."""
     threads: int = 1
     """Threads for torch. Small models are fastest with one; sums, and so last digits, depend on it."""
+    config: Path | None = None
+    """Read options from this YAML file (option: value); options typed here win."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +70,6 @@ class ProblemOptions(_Run):
     """Data-loading processes for data that are not tensors; never changes a number."""
     protocol: Literal["clean", "paper"] = "clean"
     """Defaults of the method: clean (safe) or paper (as printed)."""
-    config: Path | None = None
-    """Read options from this YAML file (option: value); options typed here win."""
     json: bool = False
     """Print the result as JSON on standard output."""
 

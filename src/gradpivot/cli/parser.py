@@ -104,10 +104,14 @@ def _reproduce() -> type[Any]:
 
 def _with_file_and_protocol(words: list[str]) -> list[str]:
     """The words with the protocol's and the file's options put before the typed ones, which then win."""
-    if not words or words[0] not in _WITH_METHOD:
+    if not words:
         return words
     command, typed = words[0], words[1:]
     settings = _read_file(_value_of("--config", typed))
+    if command not in _WITH_METHOD:
+        # 'reproduce' has options only after the name of its experiment.
+        named = 1 if typed and typed[0] in _EXPERIMENTS else 0
+        return [command, *typed[:named], *_as_words(settings), *typed[named:]]
     protocol = _value_of("--protocol", typed) or settings.get("protocol")
     if not settings and protocol != "paper":
         return words
