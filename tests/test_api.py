@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import copy
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -34,6 +36,16 @@ def test_unlearn_without_a_method_is_cup():
     assert result.provenance["environment"]["threads"] == torch.get_num_threads()
     assert len(result.history["step"]) == len(result.history["cosine"]) == 25
     assert result.seconds > 0
+
+
+def test_the_callers_random_states_stay():
+    model, chosen = trained(), split()
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    score(model, chosen)
+    trace(model, chosen, CUP(epochs=1), gammas=(0.5,))
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert np.array_equal(states[1], np.random.get_state()[1])
+    assert states[2] == random.getstate()
 
 
 def test_trace_knows_its_frontier(tmp_path):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import subprocess
 import sys
@@ -412,3 +413,38 @@ def test_peak_memory_is_the_gradient_and_one_extra_copy(gamma):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     copies = float(done.stdout)
     assert 1.5 < copies < 2.2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (lambda w: w, "put it in a list"),
+        (lambda w: [("w", w)], "pass tensors"),
+        (lambda w: [w * 1], "computed from others"),
+        (lambda w: [nn.Parameter(torch.zeros(2, dtype=torch.complex64))], "complex"),
+        (lambda w: [nn.Parameter(torch.zeros(2))], "reaches none"),
+    ],
+)
+def test_parameters_that_cannot_be_pivoted(parameters, message):
+    weight = nn.Parameter(torch.ones(2))
+    with pytest.raises(GradPivotError, match=message):
+        Pivot(0.5).backward(weight.sum(), -weight.square().sum(), parameters(weight))
+
+
+def test_more_that_is_explained():
+    weight, other = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    with pytest.raises(GradPivotError, match=r"without \.item"):
+        Pivot(0.5).backward(1.0, weight.sum(), [weight])
+    with pytest.raises(GradPivotError, match="forget_weight is -3"):
+        Pivot(0.5, forget_weight=-3)
+    pivot = Pivot(0.5)
+    pivot.accumulate(weight.sum(), -weight.square().sum(), [weight])
+    with pytest.raises(GradPivotError, match="different parameters"):
+        pivot.backward((weight + other).sum(), -weight.square().sum(), [weight, other])
+
+
+def test_a_step_is_json_even_where_the_angle_is_not_defined():
+    weight = nn.Parameter(torch.ones(2))
+    step = Pivot(0.5).backward((weight * 0).sum(), weight.sum(), [weight])
+    assert step.to_dict()["cosine"] is None
+    json.dumps(step.to_dict(), allow_nan=False)

@@ -172,3 +172,22 @@ def test_infinite_weights_that_cancel_are_refused_too():
         model.layers[0].weight[0, 1] = -math.inf
     with pytest.raises(GradPivotError, match="holds NaN"):
         unlearn(model, split(), CUP(epochs=1))
+
+
+def test_a_run_that_diverges_on_its_very_last_step_is_diverged():
+    method = CUP(lr=1e30, epochs=1, batch_size=1000, max_norm=None, objective="negative_ce")
+    result = unlearn(trained(), split(), method)
+    assert result.diverged == {"step": 0, "reason": "the outputs are not finite after the last step"}
+    for old, new in zip(trained().parameters(), result.model.parameters(), strict=True):
+        assert torch.equal(old, new)
+
+
+@pytest.mark.parametrize("wrong", [CUP, "cup", 3])
+def test_what_is_no_method_is_explained(wrong):
+    with pytest.raises(GradPivotError, match=r"such as CUP\(gamma=0.5\)"):
+        unlearn(trained(), split(), wrong)
+
+
+def test_seeds_are_whole_numbers():
+    with pytest.raises(GradPivotError, match="whole number"):
+        unlearn(trained(), split(), CUP(epochs=1), seed=1.5)

@@ -64,11 +64,12 @@ def unlearn(
         >>> result = unlearn(model, ForgetSplit.by_class(train, test, 3), CUP(gamma=0.5))
         >>> result.scores.ua, result.scores.ra
     """
-    with _progress(progress, (method or CUP()).title) as report:
+    method = CUP() if method is None else method
+    with _progress(progress, getattr(method, "title", "")) as report:
         return run_method(
             model,
             split,
-            method or CUP(),
+            method,
             seed=seed,
             task=task,
             factory=factory,

@@ -74,8 +74,12 @@ class PivotStep:
     overflow: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able dictionary."""
-        return {**asdict(self), "case": self.case.value if self.case else None}
+        """A JSON-able dictionary; None where a number is not defined."""
+        numbers = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
+        return {**numbers, "case": self.case.value if self.case else None}
 
 
 class Pivot:
@@ -110,6 +114,9 @@ class Pivot:
             gamma = check_gamma(gamma)
         if max_norm is not None and not max_norm > 0:
             raise GradPivotError(f"max_norm is {max_norm}; give a positive length, or None for no limit")
+        for name, weight in (("forget_weight", forget_weight), ("retain_weight", retain_weight)):
+            if not (math.isfinite(weight) and weight >= 0):
+                raise GradPivotError(f"{name} is {weight}; it must be finite and ≥ 0")
         self.gamma = gamma
         self.weighting = weighting
         self.max_norm = max_norm
@@ -175,7 +182,7 @@ class Pivot:
             NonFiniteError: if a gradient is NaN or infinite and no ``scaler`` is there to skip the step.
             GradPivotError: if the losses share a graph, or gradients exist already.
         """
-        parameters = list(parameters)
+        parameters = _listed(parameters)
         wanted = _trainable(parameters)
         if not add:
             _refuse_existing(wanted)
@@ -204,6 +211,8 @@ class Pivot:
     def _with_accumulated(self, forget: Gradient, retain: Gradient) -> tuple[Gradient, Gradient]:
         if self._accumulated is None:
             return forget, retain
+        if len(self._accumulated[0]) != len(forget):
+            raise GradPivotError("accumulate() and backward() were given different parameters; give the same")
         return _summed(self._accumulated[0], forget), _summed(self._accumulated[1], retain)
 
     def _write(
@@ -260,6 +269,8 @@ def gradient_of(loss: Loss, parameters: Sequence[Tensor]) -> Gradient:
         GradPivotError: if the loss is no scalar, reaches no parameter, or its graph is already used up.
     """
     value = loss() if callable(loss) else loss
+    if not isinstance(value, Tensor):
+        raise GradPivotError(f"a loss is a {type(value).__name__}; give the tensor it was, without .item()")
     if value.numel() != 1:
         raise GradPivotError(f"a loss has the shape {tuple(value.shape)}; reduce it to one number (mean)")
     if not value.requires_grad:
@@ -267,6 +278,8 @@ def gradient_of(loss: Loss, parameters: Sequence[Tensor]) -> Gradient:
             "a loss does not depend on any parameter; was it computed under torch.no_grad() or detached?"
         )
     gradients = _accumulated_gradient(value, parameters)
+    if all(g is None for g in gradients):
+        raise GradPivotError("a loss reaches none of the parameters; is it computed from another model?")
     if any(g is not None and g.is_sparse for g in gradients):
         raise GradPivotError("sparse gradients cannot be pivoted; build the embedding with sparse=False")
     return gradients
@@ -324,12 +337,32 @@ def describe(gram: Gram, weights: Weights, norm: float, gamma: float | None = No
 
 
 def _trainable(parameters: Iterable[Tensor]) -> list[Tensor]:
-    wanted = [p for p in parameters if p.requires_grad]
+    wanted = [p for p in _listed(parameters) if p.requires_grad]
     if not wanted:
         raise GradPivotError("there is no trainable parameter; pass model.parameters() with requires_grad")
     if len({id(p) for p in wanted}) != len(wanted):
         raise GradPivotError("a parameter is listed twice, which would count it twice; list each once")
     return wanted
+
+
+def _listed(parameters: Iterable[Tensor]) -> list[Tensor]:
+    """The parameters as a list of real leaf tensors.
+
+    Raises:
+        GradPivotError: for a single tensor, (name, tensor) pairs, complex or computed tensors.
+    """
+    if isinstance(parameters, Tensor):
+        raise GradPivotError("the parameters are a single tensor; put it in a list")
+    listed = list(parameters)
+    for parameter in listed:
+        if not isinstance(parameter, Tensor):
+            raise GradPivotError(
+                f"a parameter is a {type(parameter).__name__}; pass tensors, such as model.parameters()"
+            )
+        if parameter.is_complex() or not parameter.is_leaf:
+            kind = "complex" if parameter.is_complex() else "computed from others"
+            raise GradPivotError(f"a parameter is {kind}; only real leaf tensors can be pivoted")
+    return listed
 
 
 def _trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> list[Tensor | None]:

@@ -108,7 +108,7 @@ class Loop:
     factory: ModelFactory | None = None
     progress: Progress | None = None
     checkpoint: Path | None = None
-    checkpoint_seconds: float = 60.0
+    checkpoint_seconds: float = 10.0
     _history: list[dict[str, Any]] = field(default_factory=list, init=False)
     _step: int = field(default=0, init=False)
     _descent: _Descent | None = field(default=None, init=False)
@@ -142,6 +142,10 @@ class Loop:
             module.training = training
         working.zero_grad(set_to_none=True)
         return Outcome(model=working, history=_columns(self._history), seconds=seconds, diverged=diverged)
+
+    def undo_last_step(self) -> None:
+        """Put the weights of before the last step back: they are the last whose losses were finite."""
+        self._running.restore_last_good()
 
     def paired_batches(
         self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe
@@ -221,11 +225,9 @@ class Loop:
         if weights == (0.0, 0.0):
             self._history.append(row)
             return
-        over = (
-            "retain"
-            if abs(weights.retain) * gram.retain_norm >= abs(weights.forget) * gram.forget_norm
-            else "forget"
-        )
+        share_of_forget = abs(weights.forget) * gram.forget_norm
+        share_of_retain = abs(weights.retain) * gram.retain_norm
+        over = "retain" if weights.retain and share_of_retain >= share_of_forget else "forget"
         kept = gradients.forget if over == "retain" else gradients.retain
         combined = combine(gradients.forget, gradients.retain, weights, gram, over=over)
         size, along_kept, along_combined = descent.step(self._step, combined, kept)

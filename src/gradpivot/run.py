@@ -6,14 +6,14 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate.evaluation import evaluate
 from gradpivot.evaluate.scores import Scores
 from gradpivot.frontier.frontier import Point
@@ -92,7 +92,7 @@ def run_method(
     workers: int = 0,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
-    checkpoint_seconds: float = 60.0,
+    checkpoint_seconds: float = 10.0,
     keep_checkpoint: bool = False,
 ) -> Result:
     """Run one method and score what comes out; see :func:`gradpivot.unlearn` for the arguments.
@@ -100,6 +100,10 @@ def run_method(
     ``keep_checkpoint`` leaves the file for a caller who has yet to write the result down.
     """
     _check_model(model)
+    if not isinstance(method, Method):
+        raise GradPivotError(f"the method is {method!r}; give one with its settings, such as CUP(gamma=0.5)")
+    if not isinstance(seed, int):
+        raise GradPivotError(f"the seed is {seed!r}; give a whole number")
     task = task or Classification()
     key = run_key(split, method, seed, model)
     path = Path(checkpoint) if checkpoint is not None else None
@@ -112,9 +116,20 @@ def run_method(
         checkpoint_seconds=checkpoint_seconds,
     )
     outcome = loop.run(method, model, task, split, key=key)
-    scores = (
-        Scores.of_diverged() if outcome.diverged else evaluate(outcome.model, split, task, workers=workers)
-    )
+    try:
+        scores = (
+            Scores.of_diverged()
+            if outcome.diverged
+            else evaluate(outcome.model, split, task, workers=workers)
+        )
+    except NonFiniteError:
+        # The last step went too far, and no loss was taken after it: the scores are the first to see.
+        loop.undo_last_step()
+        scores = Scores.of_diverged()
+        last = len(outcome.history.get("step", ())) - 1
+        outcome = replace(
+            outcome, diverged={"step": last, "reason": "the outputs are not finite after the last step"}
+        )
     if path is not None and not keep_checkpoint:
         path.unlink(missing_ok=True)
     return _result(outcome, scores, method, split, seed, model)

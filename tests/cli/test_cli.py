@@ -266,6 +266,37 @@ def test_a_problem_of_ones_own_by_import_path(tmp_path, monkeypatch):
     assert main(["unlearn", "cup", "--problem", "mine:nothing", "--classes", "0", "--out", "out2"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trace", "--classes", "3", "--pick", "nonsense"], "for example"),
+        (["trace", "--classes", "3", "--best", "XX"], "unknown score"),
+        (["trace", "retrain", "--classes", "3"], "no knob"),
+        (["reproduce", "toy", "--seeds", "0"], "give 1 or more"),
+        (["unlearn", "--classes", "4-2"], "write 3, or 3,5, or 0-4"),
+        (["unlearn", "--config", "FILE", "--classes", "3"], "not text in UTF-8"),
+        (["unlearn", "--classes", "3", "--out", "FILE"], "is a file"),
+        (["trace", "--classes", "3", "--out", "FILE"], "is a file"),
+        (["demo", "--out", "FILE"], "is a file"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_trained(words, message, tmp_path, capsys):
+    (tmp_path / "file").write_bytes(b"\xff\xfe\x00bad")
+    assert main([str(tmp_path / "file") if word == "FILE" else word for word in words]) == 1
+    assert message in error_of(capsys)
+
+
+def test_lists_and_unknown_methods_in_a_file(tmp_path, capsys):
+    file = tmp_path / "options.yaml"
+    file.write_text("classes: [3, 5]\n")
+    assert parse(["unlearn", "--config", str(file)]).classes == "3,5"
+    file.write_text("values: [0.1, 0.9]\n")
+    assert parse(["trace", "--config", str(file)]).values == (0.1, 0.9)
+    file.write_text("method: nosuch\n")
+    assert main(["unlearn", "--config", str(file)]) == 1
+    assert "The methods are cup" in error_of(capsys)
+
+
 def test_a_folder_called_like_a_method_is_no_method():
     chosen = parse(["unlearn", "--classes", "1", "--out", "ws"])
     assert (chosen.method.name, str(chosen.out)) == ("cup", "ws")
@@ -312,6 +343,8 @@ def test_trace_draws_and_picks(original, tmp_path, capsys):
     assert {"results.json", "results.csv", "report.html", "frontier.png", "model.safetensors"} <= {
         p.name for p in out.iterdir()
     }
+    assert main([*words, "--pick", "UA>=0", "--best", "UA", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["knob"] == 0.9
     times = {path: path.stat().st_mtime_ns for path in out.glob("runs/*.json")}
     assert len(times) == 2
     assert main([*words, "--pick", "UA>=99.9, RA>=100"]) == 1

@@ -6,7 +6,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import Dataset, Subset, TensorDataset
 
 from gradpivot.data.loader import Loader
 
@@ -52,3 +52,20 @@ def test_streaming_leaves_the_callers_randomness_alone():
     assert torch.equal(states[0], torch.get_rng_state())
     assert np.array_equal(states[1], np.random.get_state()[1])
     assert states[2] == random.getstate()
+
+
+def test_a_subclass_that_changes_its_samples_is_not_bypassed():
+    class Zeroed(TensorDataset):
+        def __getitem__(self, index):
+            x, y = super().__getitem__(index)
+            return x * 0, y
+
+    dataset = Zeroed(torch.ones(5), torch.arange(5))
+    assert not next(iter(Loader(dataset, CPU, seed=0).batches(ORDER, 0)))[0].any()
+
+
+def test_a_subset_of_tensors_is_resident():
+    dataset = Subset(TensorDataset(torch.arange(9.0), torch.arange(9)), [8, 7, 6, 5, 4])
+    loader = Loader(dataset, CPU, seed=0)
+    assert loader._resident is not None
+    assert next(iter(loader.batches(ORDER, 0)))[1].tolist() == [6, 8]

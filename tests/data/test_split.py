@@ -119,6 +119,11 @@ def test_reading_noisy_data_leaves_the_callers_randomness_alone_and_hashes_the_s
         (lambda: ForgetSplit.by_class(data(), data(0), 1), "test set is empty"),
         (lambda: ForgetSplit.by_class(iter([]), data(9), 1), "map-style"),
         (lambda: ForgetSplit.by_class([object()], data(9), 1), "pass target="),
+        (lambda: ForgetSplit.by_index(data(), data(9), [1.5, 2.9]), "give whole numbers"),
+        (lambda: ForgetSplit.by_index(data(), data(9), "12"), "give whole numbers"),
+        (lambda: ForgetSplit.by_class(data(), data(9), "1"), "give whole numbers"),
+        (lambda: ForgetSplit.by_class([(0, "cat")], data(9), 1), "a label is 'cat'"),
+        (lambda: ForgetSplit.by_class((np.ones((3, 2)), np.eye(3)), data(9), 1), "one-hot"),
         (lambda: ForgetSplit.by_class((np.ones((3, 2)), np.ones(2)), data(9), 1), "3 inputs but 2 labels"),
     ],
 )
@@ -184,3 +189,48 @@ def test_embedded_data():
     points, clusters = load_gaussians(samples=5000)[0].tensors
     means = torch.stack([points[clusters == c].mean(0) for c in range(5)])
     torch.testing.assert_close(means, torch.tensor(CENTRES), atol=0.2, rtol=0)
+
+
+class Shifted(Dataset):
+    """Like torchvision's with a target_transform: ``targets`` are not what the samples say."""
+
+    def __init__(self, shift: int) -> None:
+        self.targets, self.shift = (torch.arange(30) % 3).tolist(), shift
+
+    def __len__(self) -> int:
+        return 30
+
+    def __getitem__(self, index: int) -> tuple:
+        return torch.zeros(2), (self.targets[index] + self.shift) % 3
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_labels_are_what_the_samples_say(shift):
+    split = ForgetSplit.by_class(Shifted(shift), data(9), 1)
+    assert {split.train[i][1] for i in split.forget_indices} == {1}
+
+
+@pytest.mark.parametrize(
+    "classes", [1, np.int64(1), torch.tensor(1), torch.tensor([1]), np.array([1]), (1,), {1}]
+)
+def test_classes_of_any_kind(classes):
+    assert ForgetSplit.by_class(data(), data(9), classes).classes == (1,)
+
+
+def test_indices_as_a_mask():
+    mask = np.zeros(30, dtype=bool)
+    mask[[4, 9]] = True
+    assert ForgetSplit.by_index(data(), data(9), mask).forget_indices.tolist() == [4, 9]
+
+
+def test_halves_survive_saving(tmp_path):
+    steering = ForgetSplit.by_class(data(), data(9, seed=1), 1, data_id="x").with_validation()
+    steering.save(tmp_path / "split.json")
+    again = ForgetSplit.load(tmp_path / "split.json", data(), data(9, seed=1))
+    assert again.test.indices == steering.test.indices
+
+
+def test_objects_cannot_be_hashed_and_say_so():
+    samples = [(np.array([object()], dtype=object), i % 2) for i in range(4)]
+    with pytest.raises(GradPivotError, match="data_id"):
+        _ = ForgetSplit.by_class(samples, samples, 0).hash

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 from sklearn.svm import SVC
@@ -187,7 +187,9 @@ def test_merged_svc_agrees_with_scikit_learns_on_synthetic_confidences(name: str
 shapes = st.tuples(st.floats(0.3, 20), st.floats(0.3, 5))
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+# Every multiplier is at its bound here, and the bias hangs on the outermost points.
+@example(seed=0, member=(1, 1), nonmember=(3, 4), forget=(2, 3), tied=0.0, width=0.02)
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 2**32 - 1),
     member=shapes,

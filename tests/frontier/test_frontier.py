@@ -172,3 +172,12 @@ def test_wilson_interval():
     assert wilson_interval(0.3, 0) == (0, 1)
     assert scores(0.9, 0.5).interval("ua") == pytest.approx((0.4038, 0.5962), abs=1e-4)
     assert scores(0.9, 0.5).vector() == tuple(getattr(scores(0.9, 0.5), m) for m in METRICS)
+
+
+@pytest.mark.parametrize("share", ["NaN", "Infinity", '"x"', "null", "5", "-0.5"])
+def test_scores_that_are_no_shares_are_refused(tmp_path, share):
+    original = Comparison(title="t", problem={}, original=point(1, 0), frontiers=[])
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(original.to_dict()).replace('"ra": 1', f'"ra": {share}'))
+    with pytest.raises(GradPivotError, match="not a results file"):
+        Comparison.load(path)

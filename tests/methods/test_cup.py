@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
+import torch
 
 from gradpivot import CUP, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
@@ -66,6 +70,10 @@ def test_paper_protocol_is_what_is_printed():
         ({"epochs": 0}, "epochs is 0"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"max_norm": -1}, "max_norm is -1"),
+        ({"epochs": 2.5}, "whole number"),
+        ({"batch_size": 8.5}, "whole number"),
+        ({"momentum": 1.5}, "≥ 0 and < 1"),
+        ({"gamma": "0.5"}, "between 0"),
         ({"optimizer": "sdg"}, "choose one of sgd"),
         ({"batchnorm": "on"}, "choose one of frozen"),
         ({"objective": "ce"}, "choose one of unlikelihood"),
@@ -96,3 +104,9 @@ def test_running_away_is_reported_not_raised(gamma):
     assert result.diverged is not None
     assert result.diverged["step"] > 0
     assert all(bool(value.isfinite().all()) for value in result.model.state_dict().values())
+
+
+def test_numpy_and_torch_numbers_become_plain_ones():
+    method = CUP(gamma=np.float32(0.5), epochs=np.int64(2), lr=torch.tensor(0.25))
+    assert json.loads(json.dumps(method.to_dict()))["gamma"] == 0.5
+    assert method == CUP(gamma=0.5, epochs=2, lr=0.25)

@@ -70,3 +70,24 @@ def test_batches_that_cannot_be_read(batch):
 def test_outputs_that_are_no_logits():
     with pytest.raises(GradPivotError, match="two logits per sample"):
         Classification().logits(nn.Linear(3, 1), (X, Y))
+
+
+class Returns(nn.Module):
+    def __init__(self, what):
+        super().__init__()
+        self.what = what
+
+    def forward(self, x):
+        return self.what
+
+
+@pytest.mark.parametrize("what", [(X, X), {"scores": X}, None])
+def test_outputs_without_logits_are_explained(what):
+    with pytest.raises(GradPivotError, match="must return logits"):
+        Classification().logits(Returns(what), (X, Y))
+
+
+@pytest.mark.parametrize("label", [-1, 2])
+def test_labels_outside_the_outputs_are_explained(label):
+    with pytest.raises(GradPivotError, match=r"outside 0 … 1"):
+        Classification().logits(MODEL, (X, torch.full((4,), label)))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
+from contextlib import nullcontext
 from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli import options
 from gradpivot.cli.console import bar, percentages, quiet, say, say_json, say_result, wants_bars
-from gradpivot.cli.inputs import prepare, set_threads, split_of, suited
+from gradpivot.cli.inputs import prepare, refuse_file, set_threads, split_of, suited
 from gradpivot.cli.parser import print_completion
 from gradpivot.errors import GradPivotError
 
@@ -40,6 +41,7 @@ def run(chosen: Any) -> int:
 def _(chosen: options.DemoOptions) -> int:
     from gradpivot.recipes.digits import demo_series, digits
 
+    refuse_file(chosen.out)
     problem = digits()
     split = split_of(problem, classes=str(chosen.forget))
     comparison = _study(
@@ -60,6 +62,7 @@ def _(chosen: options.UnlearnOptions) -> int:
     from gradpivot.run import run_method
     from gradpivot.run_folder import refuse_used, write_run
 
+    refuse_file(chosen.out)
     refuse_used(chosen.out, chosen.overwrite)
     problem, split, model = prepare(chosen)
     method = suited(chosen.method, problem)  # type: ignore[attr-defined]
@@ -90,8 +93,14 @@ def _(chosen: options.UnlearnOptions) -> int:
 @run.register
 def _(chosen: options.TraceOptions) -> int:
     from gradpivot.api import over_knob
+    from gradpivot.frontier.selection import check_metric, parse_conditions
     from gradpivot.sweep.study import run_study
 
+    # What was typed wrong is told before anything is trained.
+    parse_conditions(chosen.pick or {})
+    check_metric(chosen.best)
+    over_knob(chosen.method, values=chosen.values or None)  # type: ignore[attr-defined]
+    refuse_file(chosen.out)
     problem, split, model = prepare(chosen)
     method = suited(chosen.method, problem)  # type: ignore[attr-defined]
     methods = over_knob(method, values=chosen.values or None)
@@ -104,11 +113,13 @@ def _(chosen: options.TraceOptions) -> int:
             folder=chosen.out,
             title=f"{problem.name}: {method.title} over {method.knob}",
             report=_counted(report),
+            provenance={"command": f"gradpivot trace {method.name}, with {split.facts()['kind']} forgetting"},
             model=model,
             reference=chosen.reference,
             workers=chosen.workers,
         )
-    _write_comparison(comparison, chosen.out, chosen.json and not chosen.pick)
+    with quiet() if chosen.pick and chosen.json else nullcontext():
+        _write_comparison(comparison, chosen.out, chosen.json)
     if chosen.pick:
         _keep_picked(comparison.frontiers[0].pick(chosen.pick, chosen.best), problem, split, model, chosen)
     return 0

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from gradpivot.run import Result
 
 __all__ = ["bar", "percentages", "quiet", "say", "say_json", "say_result", "wants_bars"]

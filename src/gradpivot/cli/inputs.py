@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.recipes.problem import Problem
 
-__all__ = ["prepare", "set_threads", "split_of", "suited"]
+__all__ = ["prepare", "refuse_file", "set_threads", "split_of", "suited"]
 
 
 def prepare(chosen: ProblemOptions) -> tuple[Problem, ForgetSplit, nn.Module]:
@@ -76,7 +76,10 @@ def _numbers(text: str) -> list[int]:
     try:
         for part in text.split(","):
             first, dash, last = part.partition("-")
-            found += range(int(first), int(last) + 1) if dash else [int(first)]
+            some = range(int(first), int(last) + 1) if dash else [int(first)]
+            if not some:
+                raise ValueError
+            found += some
     except ValueError:
         raise GradPivotError(f"cannot read the classes {text!r}; write 3, or 3,5, or 0-4") from None
     return found
@@ -92,6 +95,12 @@ def suited(method: Any, problem: Problem) -> Any:
         if hasattr(method, name) and getattr(method, name) is None
     }
     return dataclasses.replace(method, **changes)
+
+
+def refuse_file(folder: Path) -> None:
+    """Raise if what should become a folder is a file."""
+    if folder.exists() and not folder.is_dir():
+        raise GradPivotError(f"{folder} is a file; name a folder with --out")
 
 
 def set_threads(threads: int) -> None:

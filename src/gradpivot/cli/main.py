@@ -32,7 +32,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return run(parse(words or ["--help"]))
     except KeyboardInterrupt:
         return _say(
-            "interrupted; what was finished is kept. Start the same command again to continue", INTERRUPTED
+            "interrupted; finished runs and checkpoints are kept. Start the same command again to continue",
+            INTERRUPTED,
         )
     except GradPivotError as error:
         return _say(str(error), 1)

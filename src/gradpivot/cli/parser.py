@@ -118,7 +118,8 @@ def _with_file_and_protocol(words: list[str]) -> list[str]:
     place = _place_of_method(typed)
     from_file = settings.pop("method", "cup")
     name = str(from_file) if place is None else typed.pop(place)
-    printed = dict(method_class(name).paper) if protocol == "paper" else {}
+    kind = method_class(name)
+    printed = dict(kind.paper) if protocol == "paper" else {}
     # The method's name comes first, because its options are only known after it.
     return [command, name, *_as_words(printed), *_as_words(settings), *typed]
 
@@ -151,6 +152,8 @@ def _read_file(path: str | None) -> dict[str, Any]:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise GradPivotError(f"cannot read the options file {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise GradPivotError(f"the options file {path} is not text in UTF-8") from None
     except yaml.YAMLError as error:
         raise GradPivotError(f"the options file {path} is not YAML: {' '.join(str(error).split())}") from None
     if content is None:
@@ -166,8 +169,9 @@ def _as_words(settings: Mapping[str, Any]) -> list[str]:
         option = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
             words.append(option if value else f"--no-{name.replace('_', '-')}")
-        elif isinstance(value, list | tuple):
-            words += [option, *map(str, value)]
+        elif isinstance(value, list):
+            # One option takes several words; the others take them joined, as in --classes 3,5.
+            words += [option, *(map(str, value) if name == "values" else [",".join(map(str, value))])]
         else:
             words += [option, str(value)]
     return words

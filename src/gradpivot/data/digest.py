@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import TensorDataset
 
 from gradpivot.errors import GradPivotError
 from gradpivot.randomness import derive, isolated, reseed
@@ -22,7 +23,8 @@ def dataset_digest(dataset: Any) -> str:
     is stable too.
     """
     digest = hashlib.sha256()
-    if hasattr(dataset, "tensors"):
+    # The exact class: a subclass may change what its samples are.
+    if type(dataset) is TensorDataset:
         for tensor in dataset.tensors:
             _update(digest, tensor)
         return digest.hexdigest()
@@ -42,6 +44,11 @@ def _update(digest: Any, value: Any) -> None:
         )
     if isinstance(value, np.ndarray | np.generic):
         array = np.ascontiguousarray(value)
+        if array.dtype.hasobject:
+            raise GradPivotError(
+                "a sample holds an array of Python objects, whose content cannot be hashed; "
+                'name the data yourself with data_id="my-data-v1"'
+            )
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(array.tobytes())
     elif isinstance(value, Mapping):

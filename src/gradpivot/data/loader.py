@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from gradpivot.randomness import derive, isolated
 
@@ -33,11 +33,8 @@ class Loader:
         self._device = device
         self._seed = seed
         self._workers = workers
-        self._resident = (
-            tuple(tensor.to(device) for tensor in dataset.tensors)
-            if isinstance(dataset, TensorDataset)
-            else None
-        )
+        tensors = _tensors_of(dataset)
+        self._resident = None if tensors is None else tuple(tensor.to(device) for tensor in tensors)
 
     def batches(self, indices: Sequence[np.ndarray], epoch: int) -> Iterator[Any]:
         """One batch per array of indices, in order."""
@@ -55,6 +52,19 @@ class Loader:
         )
         for batch in loader:
             yield _moved(batch, self._device)
+
+
+def _tensors_of(dataset: Any) -> tuple[torch.Tensor, ...] | None:
+    """The data as tensors, if they are that: a TensorDataset or a Subset of one.
+
+    The exact classes, because a subclass may change what its samples are (augmentation, say).
+    """
+    if type(dataset) is TensorDataset:
+        return dataset.tensors
+    if type(dataset) is Subset:
+        inner = _tensors_of(dataset.dataset)
+        return None if inner is None else tuple(tensor[list(dataset.indices)] for tensor in inner)
+    return None
 
 
 class _Seeded(Dataset[Any]):

@@ -88,7 +88,7 @@ class ForgetSplit:
             classes: One label or several.
             **options: ``validation``, ``data_id``, ``target`` as in the class.
         """
-        wanted = (classes,) if isinstance(classes, int | np.integer) else tuple(classes)
+        wanted = _whole_numbers("class", classes)
         train, options = _prepared(train, options)
         labels = _labels(train, options["target"])
         present = np.unique(labels)
@@ -117,7 +117,7 @@ class ForgetSplit:
     def by_index(cls, train: Any, test: Any, indices: Iterable[int], **options: Any) -> ForgetSplit:
         """Forget exactly these training samples."""
         train, options = _prepared(train, options)
-        wanted = np.asarray(list(indices), dtype=np.int64)
+        wanted = np.asarray(_whole_numbers("index", indices), dtype=np.int64)
         outside = wanted[(wanted < 0) | (wanted >= len(train))]
         if len(outside):
             raise GradPivotError(
@@ -192,7 +192,7 @@ class ForgetSplit:
             "n_test": len(self.test),
         }
 
-    def with_validation(self, seed: int = 0) -> ForgetSplit:
+    def with_validation(self) -> ForgetSplit:
         """The same split with validation data for steering.
 
         Given by the user, it stays. Otherwise a fixed random half of the test set becomes the validation set and the
@@ -200,7 +200,7 @@ class ForgetSplit:
         """
         if self.validation is not None:
             return self
-        generator = torch.Generator().manual_seed(derive(seed, "validation half"))
+        generator = torch.Generator().manual_seed(derive(0, "validation half"))
         order = torch.randperm(len(self.test), generator=generator).tolist()
         half = len(order) // 2
         if half == 0:
@@ -312,10 +312,55 @@ def _sample(dataset: Any, index: int) -> Any:
 
 def _labels(dataset: Any, target: Target) -> np.ndarray:
     """All labels, without loading the inputs where the dataset keeps its labels at hand."""
-    if target is _second:
-        tensors = getattr(dataset, "tensors", None)
-        known = tensors[1] if tensors is not None and len(tensors) == 2 else getattr(dataset, "targets", None)
-        if known is not None and len(known) == len(dataset):
-            return np.asarray(known)
     with isolated():
-        return np.asarray([int(target(_sample(dataset, i))) for i in range(len(dataset))])
+        if target is _second:
+            if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
+                return _checked_labels(dataset.tensors[1].numpy())
+            known = getattr(dataset, "targets", None)
+            if known is not None and _agree(known, dataset):
+                return _checked_labels(np.asarray(known))
+        return _checked_labels(np.asarray([_label(target, _sample(dataset, i)) for i in range(len(dataset))]))
+
+
+def _agree(known: Any, dataset: Any) -> bool:
+    """Whether ``dataset.targets`` are what the samples say; a target_transform would make them differ."""
+    if len(known) != len(dataset):
+        return False
+    places = np.unique(np.linspace(0, len(dataset) - 1, 64).astype(int)).tolist()
+    return all(int(known[i]) == _label(_second, _sample(dataset, i)) for i in places)
+
+
+def _label(target: Target, sample: Any) -> int:
+    label = target(sample)
+    try:
+        return int(label)
+    except (TypeError, ValueError):
+        raise GradPivotError(
+            f"a label is {label!r}; labels are whole numbers, so map yours to 0, 1, … with target=lambda sample: …"
+        ) from None
+
+
+def _checked_labels(labels: np.ndarray) -> np.ndarray:
+    if labels.ndim > 1 and labels.size == len(labels):
+        labels = labels.reshape(-1)
+    if labels.ndim != 1:
+        raise GradPivotError(
+            f"the labels have the shape {labels.shape}; give one whole number a sample, not one-hot rows"
+        )
+    return labels
+
+
+def _whole_numbers(what: str, given: Any) -> list[int]:
+    """Classes or indices as a list, from a number, a sequence, an array, a tensor or, for indices, a mask."""
+    array = np.asarray(
+        given.tolist() if hasattr(given, "tolist") else list(given) if _is_many(given) else [given]
+    )
+    if what == "index" and array.dtype == bool:
+        return [int(i) for i in np.flatnonzero(array)]
+    if array.size and array.dtype.kind not in "iu":
+        raise GradPivotError(f"a {what} to forget is {array.reshape(-1)[0]!r}; give whole numbers")
+    return [int(number) for number in array.reshape(-1)]
+
+
+def _is_many(given: Any) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, str | bytes)

@@ -10,7 +10,7 @@ from torch import nn
 
 from gradpivot.data.loader import Loader
 from gradpivot.data.order import cut, shuffled
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import NonFiniteError
 from gradpivot.evaluate.membership import membership_attack
 from gradpivot.evaluate.scores import Scores
 from gradpivot.randomness import derive, isolated
@@ -48,7 +48,7 @@ def evaluate(
         the retain set is smaller), drawn from those that the retain pass has scored anyway.
 
     Raises:
-        GradPivotError: if the model's outputs are not finite.
+        NonFiniteError: if the model's outputs are not finite.
     """
     training = [module.training for module in model.modules()]
     model.eval()
@@ -60,11 +60,13 @@ def evaluate(
         for module, mode in zip(model.modules(), training, strict=True):
             module.training = mode
     balanced = min(len(retain.confidence), len(test.confidence))
-    membership = membership_attack(
-        members=shuffled(retain.confidence, members_seed, "members")[:balanced],
-        nonmembers=shuffled(test.confidence, members_seed, "nonmembers")[:balanced],
-        forget=forget.confidence,
-    )
+    # scikit-learn draws from NumPy's global generator, and its first import from Python's.
+    with isolated(derive(members_seed, "membership")):
+        membership = membership_attack(
+            members=shuffled(retain.confidence, members_seed, "members")[:balanced],
+            nonmembers=shuffled(test.confidence, members_seed, "nonmembers")[:balanced],
+            forget=forget.confidence,
+        )
     return Scores(
         ra=float(retain.correct.mean()),
         ua=float(1 - forget.correct.mean()),
@@ -94,7 +96,7 @@ def predictions(
             correct.append(told.correct.cpu().numpy())
     joined = SetPredictions(np.concatenate(confidence), np.concatenate(correct))
     if not np.isfinite(joined.confidence).all():
-        raise GradPivotError(
+        raise NonFiniteError(
             "the model's outputs are not finite; its weights hold NaN or infinity, or its inputs do"
         )
     return joined

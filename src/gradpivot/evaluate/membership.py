@@ -165,9 +165,10 @@ def svc_attack(
     is left out, and nothing is random.
 
     Where the SVC is determined, the share then differs from that of the SVC on all points by less
-    than 0.5 percentage points, and usually by nothing. Larger differences were seen only where
-    LIBSVM's own stopping rule (``tol=1e-3``) leaves the boundary open over many forget samples: its
-    share moves by as much when that tolerance is made smaller.
+    than 0.5 percentage points, and usually by nothing. Larger differences were seen only where the
+    SVC on all points is off itself: where LIBSVM's stopping rule (``tol=1e-3``) leaves the boundary
+    open over many forget samples, so that a smaller tolerance moves its share by as much, and where
+    all training points lie within 1e-5 of each other, so that its verdict is rounding.
 
     Args:
         members: Confidences of retain samples.

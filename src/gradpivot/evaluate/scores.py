@@ -56,8 +56,17 @@ class Scores:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Scores:
-        """Read back what :meth:`to_dict` wrote; unknown keys of a newer version are left out."""
-        return cls(**{f.name: values[f.name] for f in fields(cls)})
+        """Read back what :meth:`to_dict` wrote; unknown keys of a newer version are left out.
+
+        Raises:
+            ValueError: if a share is not a number in [0, 1].
+        """
+        read = cls(**{f.name: values[f.name] for f in fields(cls)})
+        for name in (*METRICS, "mia_svc", "mia_svc_accuracy"):
+            share = getattr(read, name)
+            if not isinstance(share, int | float) or not 0 <= share <= 1:
+                raise ValueError(f"{name} is {share!r}, not a share between 0 and 1")
+        return read
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary, fractions throughout."""

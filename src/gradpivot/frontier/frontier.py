@@ -12,7 +12,7 @@ from typing import Any
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.scores import METRICS, Scores
 from gradpivot.frontier.pareto import distance, hypervolume, nondominated
-from gradpivot.frontier.selection import parse_conditions
+from gradpivot.frontier.selection import check_metric, parse_conditions
 
 __all__ = ["Frontier", "Point"]
 
@@ -58,8 +58,8 @@ class Point:
             label=values["label"],
             settings=values["settings"],
             scores=Scores.from_dict(values["scores"]),
-            knob=values["knob"],
-            seconds=values["seconds"],
+            knob=None if values["knob"] is None else float(values["knob"]),
+            seconds=float(values["seconds"]),
             diverged=values["diverged"],
             history=values["history"],
         )
@@ -139,9 +139,7 @@ class Frontier:
             GradPivotError: if no point meets it, naming the nearest one.
         """
         conditions = parse_conditions(condition)
-        name = best.lower()
-        if name not in METRICS:
-            raise GradPivotError(f"unknown score {best!r}; the scores are {', '.join(METRICS)}")
+        name = check_metric(best)
         finite = [p for p in self.points if not p.diverged]
         met = [p for p in finite if all(c.holds(p.scores) for c in conditions)]
         if met:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.scores import METRICS, Scores
 
-__all__ = ["Condition", "parse_conditions"]
+__all__ = ["Condition", "check_metric", "parse_conditions"]
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
@@ -62,9 +62,19 @@ def parse_conditions(text: str | Mapping[str, float]) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def _checked(name: str, comparison: str, bound: float) -> Condition:
-    if name not in METRICS:
+def check_metric(name: str) -> str:
+    """The score of that name, in the case we use.
+
+    Raises:
+        GradPivotError: with the names there are.
+    """
+    if name.lower() not in METRICS:
         raise GradPivotError(f"unknown score {name!r}; the scores are {', '.join(METRICS)}")
+    return name.lower()
+
+
+def _checked(name: str, comparison: str, bound: float) -> Condition:
+    check_metric(name)
     if not 0 <= bound <= 1:
         raise GradPivotError(
             f"{name} is compared with {100 * bound:g} %; a share lies between 0 and 100 % "

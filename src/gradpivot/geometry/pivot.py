@@ -66,7 +66,7 @@ def check_gamma(gamma: float) -> float:
     Raises:
         GradPivotError: if it is not.
     """
-    if not 0 <= gamma <= 1:
+    if isinstance(gamma, str) or not 0 <= gamma <= 1:
         raise GradPivotError(
             f"gamma is {gamma}; the unlearning intensity lies between 0 (keep) and 1 (forget)"
         )

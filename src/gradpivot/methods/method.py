@@ -119,13 +119,31 @@ class Method(ABC):
         ]
         return f"{self.title}({', '.join(changed)})"
 
-    def _check(self, field: str, *, above: float | None = None, least: float | None = None) -> None:
-        """Raise unless the field is a finite number > ``above`` or ≥ ``least``."""
+    def _take_plain_numbers(self) -> None:
+        """Turn NumPy and torch scalars into Python's, which JSON and comparison know."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if hasattr(value, "item"):
+                object.__setattr__(self, field.name, value.item())
+
+    def _check(
+        self,
+        field: str,
+        *,
+        above: float = -math.inf,
+        least: float = -math.inf,
+        below: float = math.inf,
+        whole: bool = False,
+    ) -> None:
+        """Raise unless the field is a finite number > ``above``, ≥ ``least``, < ``below`` and, if asked, whole."""
         value = getattr(self, field)
-        bound = f"> {above:g}" if above is not None else f"≥ {least:g}"
-        numeric = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not numeric or (above is not None and value <= above) or (least is not None and value < least):
-            raise GradPivotError(f"{self.title}: {field} is {value!r}; it must be a number {bound}")
+        numeric = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if numeric and math.isfinite(value) and value > above and least <= value < below:
+            return
+        bounds = [f"> {above:g}" if above > -math.inf else f"≥ {least:g}"]
+        bounds += [f"< {below:g}"] if below < math.inf else []
+        kind = "a whole number" if whole else "a number"
+        raise GradPivotError(f"{self.title}: {field} is {value!r}; it must be {kind} {' and '.join(bounds)}")
 
     def _check_choices(self) -> None:
         """Raise unless every field annotated as a Literal has one of its values."""
@@ -169,13 +187,13 @@ class Descent(Method):
     max_norm: float | None = 1.0
 
     def __post_init__(self) -> None:
+        self._take_plain_numbers()
         self._check("lr", above=0)
-        self._check("epochs", least=1)
-        self._check("momentum", least=0)
+        self._check("momentum", least=0, below=1)
         self._check("weight_decay", least=0)
-        for name in ("batch_size", "retain_batch_size"):
-            if getattr(self, name) is not None:
-                self._check(name, least=1)
+        for name in ("epochs", "batch_size", "retain_batch_size"):
+            if name == "epochs" or getattr(self, name) is not None:
+                self._check(name, least=1, whole=True)
         if self.max_norm is not None:
             self._check("max_norm", above=0)
         self._check_choices()

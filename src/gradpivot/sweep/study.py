@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -115,6 +117,13 @@ def run_study(
     )
 
 
+def _record_key(run: str) -> str:
+    """A run and what else its last digits depend on: a record of other versions or threads is not reused."""
+    facts = environment()
+    place = [run, facts["gradpivot"], facts["packages"]["torch"], facts["threads"], facts["device"]]
+    return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:16]
+
+
 def _recorded(
     records: Records,
     problem: Problem,
@@ -126,7 +135,7 @@ def _recorded(
     workers: int,
 ) -> Point:
     """The run's point, from its record or by running it."""
-    key = run_key(split, method, seed, model)
+    key = _record_key(run_key(split, method, seed, model))
     known = records.get(key)
     if known is not None:
         return Point.from_dict(known)

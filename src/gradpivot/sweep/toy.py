@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from gradpivot.data.split import ForgetSplit
+from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
 from gradpivot.provenance import environment
 from gradpivot.recipes.toy import FORGOTTEN, toy, toy_methods
@@ -76,6 +77,8 @@ def run_toy(seed: int = 0, seeds: int = 20, report: Callable[[int, int], None] |
         seeds: How many more there are numbers for: one picture decides nothing.
         report: Called with (seeds done, seeds in all).
     """
+    if seeds < 1:
+        raise GradPivotError(f"--seeds is {seeds}; give 1 or more")
     problem = toy()
     train, test = problem.load()
     split = ForgetSplit.by_class(train, test, FORGOTTEN)

@@ -43,6 +43,11 @@ class Classification:
                 f"the model gives {tuple(logits.shape)} for {len(targets)} samples; classification needs "
                 f"one row of at least two logits per sample"
             )
+        # On other devices this would stop the queue at every batch; there torch asserts by itself.
+        if targets.device.type == "cpu" and not bool(((targets >= 0) & (targets < logits.shape[1])).all()):
+            raise GradPivotError(
+                f"a label is outside 0 … {logits.shape[1] - 1}, the model's outputs; map the labels to that range"
+            )
         return logits, targets
 
     def retain_loss(self, model: nn.Module, batch: Any) -> Tensor:
@@ -72,6 +77,12 @@ def _call(model: nn.Module, inputs: Any) -> Any:
 def _logits_in(outputs: Any) -> Tensor:
     """The logits of a plain tensor, a dictionary or an output object (Hugging Face style)."""
     if isinstance(outputs, Mapping):
-        outputs = outputs["logits"]
-    found: Tensor = getattr(outputs, "logits", outputs)
-    return found
+        outputs = outputs.get("logits")
+    found = getattr(outputs, "logits", outputs)
+    if not hasattr(found, "ndim"):
+        raise GradPivotError(
+            f"the model returns a {type(found).__name__}; it must return logits, or something with 'logits'. "
+            f"Wrap it in a module that does"
+        )
+    logits: Tensor = found
+    return logits

@@ -10,10 +10,12 @@ from __future__ import annotations
 import copy
 import json
 import math
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -111,9 +113,11 @@ class MethodContract:
         model = trained()
         model.layers[3].train()  # type: ignore[index,union-attr]
         before, modes = copy.deepcopy(model.state_dict()), [m.training for m in model.modules()]
-        state = torch.get_rng_state()
+        states = torch.get_rng_state(), _numpy_state(), random.getstate()
         result = run_method(model, self.split(), self.method, factory=TinyNet)
-        assert torch.equal(state, torch.get_rng_state())
+        assert torch.equal(states[0], torch.get_rng_state())
+        assert np.array_equal(states[1], _numpy_state())
+        assert states[2] == random.getstate()
         assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
         assert [m.training for m in model.modules()] == modes
         assert [m.training for m in result.model.modules()] == modes
@@ -191,3 +195,9 @@ class MethodContract:
 def _equal(first: nn.Module, second: nn.Module) -> bool:
     mine, theirs = first.state_dict(), second.state_dict()
     return all(torch.equal(value, theirs[name]) for name, value in mine.items())
+
+
+def _numpy_state() -> np.ndarray:
+    """The numbers of NumPy's legacy global generator, which people's datasets draw from."""
+    state: np.ndarray = np.random.get_state(legacy=False)["state"]["key"].copy()  # noqa: NPY002
+    return state
