@@ -9,8 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
@@ -18,6 +16,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from gradpivot.atomic import replacing
 from gradpivot.frontier.comparison import Comparison
 from gradpivot.report.tables import (
     LOST,
@@ -67,16 +66,9 @@ def render_page(comparison: Comparison) -> str:
 
 def write_page(comparison: Comparison, path: str | Path) -> Path:
     """Write the page; a reader sees the old file or the new one, never half of one."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, because a rename is atomic only within one file system.
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    try:
+    with replacing(path) as draft:
         draft.write_bytes(render_page(comparison).encode("utf-8", "replace"))
-        os.replace(draft, path)  # noqa: PTH105
-    finally:
-        draft.unlink(missing_ok=True)
-    return path
+    return Path(path)
 
 
 def _part(name: str) -> str:
