@@ -54,8 +54,12 @@ def test_inputs_are_left_alone():
     )
 
 
+# Below 1e-100 the squares of the oracle, not ours, underflow to zero.
+weights = st.one_of(st.just(0.0), st.floats(1e-100, 3), st.floats(-3, -1e-100))
+
+
 @settings(deadline=None)
-@given(st.floats(-3, 3), st.floats(-3, 3), st.integers(0, 1000), st.floats(1e-12, 1e12))
+@given(weights, weights, st.integers(0, 1000), st.floats(1e-12, 1e12))
 def test_norm_of_a_combination(a, b, seed, scale):
     rng = np.random.default_rng(seed)
     f, r = rng.standard_normal(5) * scale, rng.standard_normal(5)
