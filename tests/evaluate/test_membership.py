@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta
+from scipy.special import expit
+from scipy.stats import beta, norm
 from sklearn.svm import SVC
 
 from gradpivot.evaluate import membership
@@ -83,6 +84,10 @@ def mixture(weight: float, first: Quantiles, second: Quantiles) -> Quantiles:
     return quantiles
 
 
+def logit_normal(mean: float, deviation: float) -> Quantiles:
+    return lambda u: expit(mean + deviation * norm.ppf(u))
+
+
 def uniform(low: float, high: float) -> Quantiles:
     return lambda u: low + (high - low) * u
 
@@ -122,6 +127,15 @@ SYNTHETIC: dict[str, tuple[tuple[Quantiles, Quantiles, Quantiles], tuple[float, 
         (0.6715, 0.7399),
     ),
     "separated": ((uniform(0.8, 1), uniform(0, 0.5), uniform(0, 1)), (0.65, 1.0)),
+    # Forget samples below nearly all training points: what merging gets wrong, this magnifies.
+    "extrapolated": (
+        (logit_normal(5.9, 1.9), logit_normal(4.6, 2.1), uniform(0, 0.15)),
+        (0.899, 0.5871),
+    ),
+    "far extrapolated": (
+        (logit_normal(5.5, 1.5), logit_normal(4.0, 1.0), uniform(0, 0.09)),
+        (0.3075, 0.66005),
+    ),
     "over-forgotten": (
         (beta_quantiles(20, 1), beta_quantiles(4, 1.2), beta_quantiles(0.3, 12)),
         (1.0, 0.80625),
