@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, WS, Classification, ForgetSplit, unlearn
 from gradpivot.checkpoint import Checkpoint
@@ -191,3 +192,18 @@ def test_what_is_no_method_is_explained(wrong):
 def test_seeds_are_whole_numbers():
     with pytest.raises(GradPivotError, match="whole number"):
         unlearn(trained(), split(), CUP(epochs=1), seed=1.5)
+
+
+def test_measuring_the_step_leaves_float64_weights_alone():
+    """A float64 weight needs no conversion, so the difference must not be taken in its own memory."""
+    split = ForgetSplit.by_class(
+        TensorDataset(blobs().tensors[0].double(), blobs().tensors[1]), blobs(seed=1), 0
+    )
+    method = WS(lr=0.01, momentum=0.0, epochs=1, batch_size=40, max_norm=None)
+    model = trained().double()
+    outcome = Loop().run(method, model, Classification(), split)
+    moved = sum(
+        float((a - b).square().sum())
+        for a, b in zip(outcome.model.parameters(), model.parameters(), strict=True)
+    )
+    assert moved**0.5 == pytest.approx(0.01 * outcome.history["step_norm"][0], rel=1e-9)
