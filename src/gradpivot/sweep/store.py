@@ -8,6 +8,7 @@ leases with a heartbeat, so that two sweeps on one store share the work, and a d
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import json
 import os
@@ -129,7 +130,9 @@ class Store:
         self._refresh()
         with self._lock:
             rows = self._index.execute("SELECT row FROM records ORDER BY key").fetchall()
-        return [Record.from_dict(json.loads(row)) for (row,) in rows]
+        with _no_collection():
+            # As one text: 100,000 small ones take twice as long.
+            return [Record.from_dict(values) for values in json.loads(f"[{','.join(row for (row,) in rows)}]")]
 
     def check(self) -> tuple[int, list[str]]:
         """Read every run and original: how many files are sound, and the names of those that are not."""
@@ -294,6 +297,18 @@ class Store:
                 if isinstance(error, sqlite3.OperationalError):
                     raise _as_disk_error(error, self.folder / "index.sqlite") from error
                 raise
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the garbage collector, which looks through all that is being made, again and again."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def _opened(path: Path) -> sqlite3.Connection:
