@@ -12,6 +12,7 @@ from torch import nn
 from gradpivot import CUP, Classification, ForgetSplit
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.loop import Loop
+from gradpivot.objectives import objective
 from gradpivot.saliency import _largest, saliency_mask
 from gradpivot.testing import blobs, trained
 
@@ -23,9 +24,10 @@ def forget_data(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch
     return features[labels == 0].to(dtype), labels[labels == 0]
 
 
-def batches_of(size: int) -> list[tuple[tuple[torch.Tensor, torch.Tensor], int]]:
+def batches_of(*sizes: int) -> list[tuple[tuple[torch.Tensor, torch.Tensor], int]]:
     features, labels = forget_data()
-    return [((x, y), len(y)) for x, y in zip(features.split(size), labels.split(size), strict=True)]
+    pairs = zip(features.split(sizes), labels.split(sizes), strict=True)
+    return [((x, y), len(y)) for x, y in pairs]
 
 
 def by_sample(model: nn.Module) -> torch.Tensor:
@@ -43,11 +45,11 @@ def flat(masks: list[torch.Tensor]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.3, 0.5, 0.7, 1.0])
-@pytest.mark.parametrize("size", [7, 40])
-def test_equals_the_sum_over_samples(share, size):
+@pytest.mark.parametrize("sizes", [(40,), (20, 20), (1, 39)])
+def test_equals_the_sum_over_samples(share, sizes):
     model = trained().double()
     saliency = by_sample(model)
-    chosen = flat(saliency_mask(model, TASK, batches_of(size), share))
+    chosen = flat(saliency_mask(model, TASK, batches_of(*sizes), share))
     assert int(chosen.sum()) == round(share * len(saliency))
     if share < 1:
         assert saliency[chosen].min() >= saliency[~chosen].max() * (1 - 1e-9)
@@ -67,7 +69,7 @@ def test_dropout_and_batchnorm_do_not_matter_and_stay_as_they_are():
         [m.training for m in moving.modules()],
         {k: v.clone() for k, v in moving.state_dict().items()},
     )
-    first, second = (flat(saliency_mask(m, TASK, batches_of(7), 0.3)) for m in (still, moving))
+    first, second = (flat(saliency_mask(m, TASK, batches_of(8, 32), 0.3)) for m in (still, moving))
     assert torch.equal(first, second)
     assert [m.training for m in moving.modules()] == modes
     assert all(torch.equal(value, state[name]) for name, value in moving.state_dict().items())
@@ -132,6 +134,37 @@ def test_half_precision_is_summed_in_single():
     exact = by_sample(trained().double())
     overlap = int((chosen & (exact >= exact.sort(descending=True).values[int(chosen.sum()) - 1])).sum())
     assert overlap >= 0.9 * int(chosen.sum())
+
+
+def test_both_gradients_and_their_gram_matrix_are_masked():
+    """The loop's gradients are the plain ones times the mask, on both sides."""
+    seen = {}
+
+    class Looking:
+        def __init__(self, share):
+            self.share = share
+
+        def unlearn(self, model, task, split, loop):
+            batch = next(loop.paired_batches(model, task, split, CUP(saliency=self.share, epochs=1)))
+            seen[self.share] = loop.gradients(
+                forget=lambda: task.forget_loss(model, batch.forget, objective("negative_ce")),
+                retain=lambda: task.retain_loss(model, batch.retain),
+            )
+
+    split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    for share in (None, 0.3):
+        Loop().run(Looking(share), trained(), TASK, split)
+    data = forget_data(torch.float32)
+    mask = saliency_mask(trained(), TASK, [(data, 40)], 0.3)
+    for side in ("forget", "retain"):
+        pairs = zip(getattr(seen[None], side), getattr(seen[0.3], side), mask, strict=True)
+        for whole, masked, inside in pairs:
+            torch.testing.assert_close(masked, whole * inside, rtol=1e-5, atol=1e-7)
+    inner = sum(
+        float((f.double() * r.double()).sum())
+        for f, r in zip(seen[0.3].forget, seen[0.3].retain, strict=True)
+    )
+    assert seen[0.3].gram.fr == pytest.approx(inner, rel=1e-9)
 
 
 def test_a_mask_of_ones_own_restricts_any_method():

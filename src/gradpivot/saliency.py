@@ -21,7 +21,7 @@ __all__ = ["saliency_mask"]
 def saliency_mask(
     model: nn.Module, task: Task, batches: Iterable[tuple[Any, int]], share: float
 ) -> list[Tensor]:
-    """The most salient weights: the global top ``share`` of |Σ_{x∈D_f} ∇_θ(−CE(x))|.
+    """The most salient weights: the global top ``share`` of ``|Σ_{x∈D_f} ∇_θ(−CE(x))|``.
 
     The gradients are summed before the absolute value is taken, with the model in eval mode (its modes come back). −CE
     is the negative of the task's retain loss, a mean over the batch; the sign does not matter.

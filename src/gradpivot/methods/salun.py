@@ -13,7 +13,7 @@ __all__ = ["SalUn"]
 
 @dataclass(frozen=True, kw_only=True)
 class SalUn(RL):
-    """RL that changes only the most salient weights: the global top share of |Σ_{x∈D_f} ∇_θ(−CE(x))|.
+    """RL that changes only the most salient weights: the global top share of ``|Σ_{x∈D_f} ∇_θ(−CE(x))|``.
 
     The mask is computed once, from the original model in eval mode (:func:`gradpivot.saliency.saliency_mask`). The Loop
     reads ``saliency``, zeroes the gradients outside it and holds the weights there bit by bit.
