@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from gradpivot import CUP, WS, Classification, ForgetSplit, unlearn
+from gradpivot import CUP, WS, Classification, ForgetSplit, Retrain, unlearn
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
@@ -40,6 +40,18 @@ def test_recalibrated_statistics_are_the_average_over_what_is_given():
     torch.testing.assert_close(statistics(model), expected, atol=1e-5, rtol=1e-4)
     assert model.layers[1].momentum == 0.1
     assert model.training
+
+
+def test_plain_training_recalibrates_too():
+    """Retrain took the setting and trained as with ``train``."""
+    kept, renewed = (
+        unlearn(trained(), split(), Retrain(batchnorm=policy, epochs=1, batch_size=80)).model
+        for policy in ("train", "recalibrate")
+    )
+    assert torch.equal(next(kept.parameters()), next(renewed.parameters()))
+    features, labels = blobs().tensors
+    expected = renewed.layers[0](features[labels != 0]).mean(0)
+    torch.testing.assert_close(statistics(renewed), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_frozen_batchnorm_leaves_dropout_in_train_mode():

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from gradpivot.methods import list_methods
     from gradpivot.methods.cup import CUP
     from gradpivot.methods.ga import GA
+    from gradpivot.methods.l1_sparse import L1Sparse
     from gradpivot.methods.retrain import Retrain
+    from gradpivot.methods.rl import RL
+    from gradpivot.methods.salun import SalUn
     from gradpivot.methods.ws import WS
     from gradpivot.run import Result
     from gradpivot.tasks.classification import Classification
@@ -35,15 +38,18 @@ if TYPE_CHECKING:
 __all__ = [
     "CUP",
     "GA",
+    "RL",
     "WS",
     "Classification",
     "ForgetSplit",
     "Frontier",
     "GradPivotError",
+    "L1Sparse",
     "Pivot",
     "PivotStep",
     "Result",
     "Retrain",
+    "SalUn",
     "Scores",
     "Trace",
     "__version__",
@@ -63,10 +69,13 @@ _HOMES = {
     "Frontier": "frontier.frontier",
     "GA": "methods.ga",
     "GradPivotError": "errors",
+    "L1Sparse": "methods.l1_sparse",
     "Pivot": "backward",
     "PivotStep": "backward",
+    "RL": "methods.rl",
     "Result": "run",
     "Retrain": "methods.retrain",
+    "SalUn": "methods.salun",
     "Scores": "evaluate.scores",
     "Trace": "api",
     "WS": "methods.ws",

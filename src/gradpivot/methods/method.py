@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from gradpivot.loop import Loop
     from gradpivot.tasks.task import Task
 
-__all__ = ["Descent", "ForgettingDescent", "Method"]
+__all__ = ["EVEN_RATES", "Descent", "ForgettingDescent", "Method"]
+
+EVEN_RATES = tuple(round(1e-4 + (1e-2 - 1e-4) * i / 19, 10) for i in range(20))
+"""20 evenly spaced learning rates in [1e-4, 1e-2]: the paper's space of every method with no other knob."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,10 @@ class Method(ABC):
     """Whether it discards the given weights (and needs a model factory or re-initialisable modules)."""
     needs_retain: ClassVar[bool] = True
     """Whether it looks at retain data."""
+    needs_forget: ClassVar[bool] = True
+    """Whether it looks at forget data."""
+    uses_all_retain: ClassVar[bool] = False
+    """Whether an epoch is a pass over all of the retain set, whatever the settings."""
     paper: ClassVar[Mapping[str, Any]] = {}
     """Fields as printed, or as the literature has them where the paper is silent."""
     paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
@@ -133,15 +140,17 @@ class Method(ABC):
         above: float = -math.inf,
         least: float = -math.inf,
         below: float = math.inf,
+        most: float = math.inf,
         whole: bool = False,
     ) -> None:
-        """Raise unless the field is a finite number > ``above``, ≥ ``least``, < ``below`` and, if asked, whole."""
+        """Raise unless the field is a finite number in the bounds > ≥ < ≤ that are given and, if asked, whole."""
         value = getattr(self, field)
         numeric = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if numeric and math.isfinite(value) and value > above and least <= value < below:
+        if numeric and math.isfinite(value) and value > above and least <= value < below and value <= most:
             return
         bounds = [f"> {above:g}" if above > -math.inf else f"≥ {least:g}"]
         bounds += [f"< {below:g}"] if below < math.inf else []
+        bounds += [f"≤ {most:g}"] if most < math.inf else []
         kind = "a whole number" if whole else "a number"
         raise GradPivotError(f"{self.title}: {field} is {value!r}; it must be {kind} {' and '.join(bounds)}")
 
@@ -163,7 +172,7 @@ class Descent(Method):
 
     Attributes:
         lr: Learning rate λ.
-        epochs: Passes over the forget set (over the retain set for Retrain).
+        epochs: Passes over the forget set (over the retain set for Retrain and ℓ1-sparse).
         batch_size: Samples a batch; None takes a power of two that gives about 16 steps an epoch.
         retain_batch_size: Retain samples beside each forget batch; None takes as many as the forget batch has.
         optimizer: ``sgd``, ``adam`` or ``adamw``.
@@ -186,6 +195,14 @@ class Descent(Method):
     batchnorm: Literal["frozen", "train", "recalibrate"] = "frozen"
     max_norm: float | None = 1.0
 
+    # What the literature runs its unlearning with; the paper does not print it.
+    paper: ClassVar[Mapping[str, Any]] = {
+        "max_norm": None,
+        "batchnorm": "train",
+        "weight_decay": 5e-4,
+        "batch_size": 256,
+    }
+
     def __post_init__(self) -> None:
         self._take_plain_numbers()
         self._check("lr", above=0)
@@ -204,22 +221,21 @@ class ForgettingDescent(Descent):
     """A descent that has a forgetting objective.
 
     Attributes:
-        objective: The forgetting loss: ``unlikelihood`` −log(1−p_y), which has a floor, or ``negative_ce`` −CE, the
-            paper's, which has none.
+        objective: The forgetting loss: ``unlikelihood`` −log(1−p_y), which has a floor, ``negative_ce`` −CE, the
+            paper's, which has none, or ``random_label``, CE to labels drawn anew at each step.
+        saliency: Share of the weights that may change, the most salient for the forget set (SalUn's mask); None for
+            all.
     """
 
     objective: str = "unlikelihood"
+    saliency: float | None = None
 
-    paper: ClassVar[Mapping[str, Any]] = {
-        "objective": "negative_ce",
-        "max_norm": None,
-        "batchnorm": "train",
-        "weight_decay": 5e-4,
-        "batch_size": 256,
-    }
+    paper: ClassVar[Mapping[str, Any]] = {**Descent.paper, "objective": "negative_ce"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.saliency is not None:
+            self._check("saliency", above=0, most=1)
         if self.objective not in list_objectives():
             raise GradPivotError(
                 f"{self.title}: objective is {self.objective!r}; choose one of {', '.join(list_objectives())}"
