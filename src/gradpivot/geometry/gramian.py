@@ -102,7 +102,7 @@ def change_along(
     for old, new, u, v in zip(before, after, first, second, strict=True):
         total = totals.setdefault(new.device, new.new_zeros(3, dtype=torch.float64))
         for o, n, along_u, along_v in zip(*map(pieces_of, (old, new, *_or(u, v, new))), strict=True):
-            change = _vector(n).sub_(_vector(o))
+            change = _vector(n) - _vector(o)  # not in place: a float64 weight is its own vector
             total[0] += change.dot(change)
             if u is not None:
                 total[1] += change.dot(_vector(along_u))
