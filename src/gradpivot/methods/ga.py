@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradpivot.geometry.weighting import Weights
-from gradpivot.methods.method import ForgettingDescent
+from gradpivot.methods.method import EVEN_RATES, ForgettingDescent
 from gradpivot.objectives import objective
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ class GA(ForgettingDescent):
     title: ClassVar[str] = "GA"
     knob: ClassVar[str | None] = "lr"
     needs_retain: ClassVar[bool] = False
-    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {
-        # 20 evenly spaced values in [1e-4, 1e-2]
-        "lr": tuple(round(1e-4 + (1e-2 - 1e-4) * i / 19, 10) for i in range(20)),
-    }
+    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {"lr": EVEN_RATES}
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Descend L_f on each forget batch."""

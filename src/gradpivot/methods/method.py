@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from gradpivot.loop import Loop
     from gradpivot.tasks.task import Task
 
-__all__ = ["Descent", "ForgettingDescent", "Method"]
+__all__ = ["EVEN_RATES", "Descent", "ForgettingDescent", "Method"]
+
+EVEN_RATES = tuple(round(1e-4 + (1e-2 - 1e-4) * i / 19, 10) for i in range(20))
+"""20 evenly spaced learning rates in [1e-4, 1e-2]: the paper's space of every method with no other knob."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,10 @@ class Method(ABC):
     """The field that walks its frontier."""
     starts_over: ClassVar[bool] = False
     """Whether it discards the given weights (and needs a model factory or re-initialisable modules)."""
+    changes_head: ClassVar[bool] = False
+    """Whether it gives the model other outputs while it runs (and so has to find its last layer)."""
+    one_shot: ClassVar[bool] = False
+    """Whether it is a single update: no checkpoints, and the seed may decide nothing."""
     needs_retain: ClassVar[bool] = True
     """Whether it looks at retain data."""
     paper: ClassVar[Mapping[str, Any]] = {}
@@ -185,6 +192,14 @@ class Descent(Method):
     schedule: Literal["constant", "cosine"] = "constant"
     batchnorm: Literal["frozen", "train", "recalibrate"] = "frozen"
     max_norm: float | None = 1.0
+
+    # What the literature runs its unlearning with; the paper does not print it.
+    paper: ClassVar[Mapping[str, Any]] = {
+        "max_norm": None,
+        "batchnorm": "train",
+        "weight_decay": 5e-4,
+        "batch_size": 256,
+    }
 
     def __post_init__(self) -> None:
         self._take_plain_numbers()
