@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gradpivot.evaluate.scores import Scores
     from gradpivot.frontier.frontier import Frontier
     from gradpivot.methods import list_methods
+    from gradpivot.methods.bs import BS
     from gradpivot.methods.cup import CUP
     from gradpivot.methods.ga import GA
     from gradpivot.methods.retrain import Retrain
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gradpivot.tasks.classification import Classification
 
 __all__ = [
+    "BS",
     "CUP",
     "GA",
     "WS",
@@ -57,6 +59,7 @@ __all__ = [
 # Where each public name lives. Looked up on first use, so that importing gradpivot does not import torch and
 # the command line answers in half a second.
 _HOMES = {
+    "BS": "methods.bs",
     "CUP": "methods.cup",
     "Classification": "tasks.classification",
     "ForgetSplit": "data.split",
