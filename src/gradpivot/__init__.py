@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gradpivot.evaluate.scores import Scores
     from gradpivot.frontier.frontier import Frontier
     from gradpivot.methods import list_methods
+    from gradpivot.methods.be import BE
     from gradpivot.methods.bs import BS
     from gradpivot.methods.cup import CUP
     from gradpivot.methods.ga import GA
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from gradpivot.tasks.classification import Classification
 
 __all__ = [
+    "BE",
     "BS",
     "CUP",
     "GA",
@@ -59,6 +61,7 @@ __all__ = [
 # Where each public name lives. Looked up on first use, so that importing gradpivot does not import torch and
 # the command line answers in half a second.
 _HOMES = {
+    "BE": "methods.be",
     "BS": "methods.bs",
     "CUP": "methods.cup",
     "Classification": "tasks.classification",
