@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gradpivot.methods.bs import BS
     from gradpivot.methods.cup import CUP
     from gradpivot.methods.ga import GA
+    from gradpivot.methods.iu import IU
     from gradpivot.methods.retrain import Retrain
     from gradpivot.methods.ws import WS
     from gradpivot.run import Result
@@ -39,6 +40,7 @@ __all__ = [
     "BS",
     "CUP",
     "GA",
+    "IU",
     "WS",
     "Classification",
     "ForgetSplit",
@@ -69,6 +71,7 @@ _HOMES = {
     "Frontier": "frontier.frontier",
     "GA": "methods.ga",
     "GradPivotError": "errors",
+    "IU": "methods.iu",
     "Pivot": "backward",
     "PivotStep": "backward",
     "Result": "run",
