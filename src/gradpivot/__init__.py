@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from gradpivot.evaluate.scores import Scores
     from gradpivot.frontier.frontier import Frontier
     from gradpivot.methods import list_methods
+    from gradpivot.methods.be import BE
+    from gradpivot.methods.bs import BS
     from gradpivot.methods.cup import CUP
     from gradpivot.methods.ga import GA
+    from gradpivot.methods.iu import IU
     from gradpivot.methods.l1_sparse import L1Sparse
     from gradpivot.methods.retrain import Retrain
     from gradpivot.methods.rl import RL
@@ -36,8 +39,11 @@ if TYPE_CHECKING:
     from gradpivot.tasks.classification import Classification
 
 __all__ = [
+    "BE",
+    "BS",
     "CUP",
     "GA",
+    "IU",
     "RL",
     "WS",
     "Classification",
@@ -63,6 +69,8 @@ __all__ = [
 # Where each public name lives. Looked up on first use, so that importing gradpivot does not import torch and
 # the command line answers in half a second.
 _HOMES = {
+    "BE": "methods.be",
+    "BS": "methods.bs",
     "CUP": "methods.cup",
     "Classification": "tasks.classification",
     "ForgetSplit": "data.split",
@@ -70,6 +78,7 @@ _HOMES = {
     "GA": "methods.ga",
     "GradPivotError": "errors",
     "L1Sparse": "methods.l1_sparse",
+    "IU": "methods.iu",
     "Pivot": "backward",
     "PivotStep": "backward",
     "RL": "methods.rl",

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -79,6 +80,8 @@ class PairedBatch:
     retain: Any
     progress: float
     """How much of the run is done, from 0 at the first step to 1 at the last."""
+    forget_indices: np.ndarray
+    """Which training samples the forget batch holds, in its order."""
 
 
 @dataclass
@@ -124,6 +127,7 @@ class Loop:
     _history: list[dict[str, Any]] = field(default_factory=list, init=False)
     _step: int = field(default=0, init=False)
     _descent: _Descent | None = field(default=None, init=False)
+    _move: _Move | None = field(default=None, init=False)
     _keeper: Checkpoint | None = field(default=None, init=False)
     _mask: list[Tensor | None] | None = field(default=None, init=False)
 
@@ -141,7 +145,8 @@ class Loop:
         """
         working = copy.deepcopy(model)
         modes = [module.training for module in model.modules()]
-        self._history, self._step, self._descent, self._mask = [], 0, None, None
+        self._history, self._step = [], 0
+        self._descent, self._move, self._mask = None, None, None
         self._keeper = Checkpoint(self.checkpoint, key, self.checkpoint_seconds) if self.checkpoint else None
         started = time.perf_counter()
         diverged = None
@@ -158,7 +163,7 @@ class Loop:
 
     def undo_last_step(self) -> None:
         """Put the weights of before the last step back: they are the last whose losses were finite."""
-        self._running.restore_last_good()
+        (self._move or self._running).restore_last_good()
 
     def paired_batches(
         self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe
@@ -175,12 +180,11 @@ class Loop:
             forget, retain = paired_order(
                 split.forget_indices, split.retain_indices, size, self.seed, epoch, recipe.retain_batch_size
             )
-            pairs = zip(
-                loader.batches(forget[skip:], epoch), loader.batches(retain[skip:], epoch), strict=True
-            )
-            for f, r in pairs:
+            forget, retain = forget[skip:], retain[skip:]
+            pairs = zip(forget, loader.batches(forget, epoch), loader.batches(retain, epoch), strict=True)
+            for indices, f, r in pairs:
                 reseed(derive(self.seed, "step", self._step))
-                yield PairedBatch(f, r, self._step / max(total - 1, 1))
+                yield PairedBatch(f, r, self._step / max(total - 1, 1), indices)
                 self._advance(total)
         self._recalibrate_if_asked(model, task, split.retain_indices, recipe, loader, size)
 
@@ -239,6 +243,18 @@ class Loop:
         """
         self._mask = trainable_masks(mask, [p for p in model.parameters() if p.requires_grad])
 
+    def pass_over(
+        self, model: nn.Module, dataset: Any, indices: np.ndarray, batch_size: int
+    ) -> Iterator[tuple[np.ndarray, Any]]:
+        """(Indices, batch) of some samples in their order with the model in eval mode, for what a method prepares.
+
+        No step is counted, and randomly augmented samples are those of the first epoch.
+        """
+        model.eval()
+        loader = Loader(dataset, _device_of(model), self.seed, self.workers)
+        order = cut(indices, batch_size)
+        yield from zip(order, loader.batches(order, 0), strict=True)
+
     def initialise(self, model: nn.Module) -> None:
         """Give ``model`` new random weights that depend on the seed only."""
         reseed(derive(self.seed, "initialisation"))
@@ -258,13 +274,57 @@ class Loop:
         if self._mask is not None:
             apply_mask(f, self._mask)
             apply_mask(r, self._mask)
-        gradients = Gradients(f, r, gram_of(f, r), forget_loss, retain_loss)
-        for name, loss in (("forget", forget_loss), ("retain", retain_loss)):
-            if loss is not None and not math.isfinite(loss):
-                self._diverge(f"the {name} loss is {loss}")
-        if not gradients.gram.is_finite:
-            self._diverge("a gradient is not finite")
-        return gradients
+        return self._guarded(Gradients(f, r, gram_of(f, r), forget_loss, retain_loss))
+
+    def mean_gradients(
+        self,
+        model: nn.Module,
+        split: ForgetSplit,
+        batch_size: int,
+        *,
+        forget: Callable[[Any], Tensor],
+        retain: Callable[[Any], Tensor],
+    ) -> Gradients:
+        """The gradients of two mean losses over all of D_f and all of D_r in eval mode, for a one-shot method.
+
+        Args:
+            model: The model that :meth:`move` will change.
+            split: What to forget.
+            batch_size: Samples at a time; it changes memory and rounding, nothing else.
+            forget: The mean L_f of a batch.
+            retain: The mean L_r of a batch.
+
+        Raises:
+            Diverged: if a loss or gradient is not finite.
+        """
+        sides = (split.forget_indices, forget), (split.retain_indices, retain)
+        self._move = _Move(model, sum(batch_count(len(indices), batch_size) for indices, _ in sides) + 1)
+        self._report_move()
+        (f, forget_loss), (r, retain_loss) = (
+            self._mean_over(self.pass_over(model, split.train, indices, batch_size), len(indices), loss)
+            for indices, loss in sides
+        )
+        return self._guarded(Gradients(f, r, gram_of(f, r), forget_loss, retain_loss))
+
+    def move(self, update: Sequence[Tensor], gradients: Gradients, weights: Weights) -> None:
+        """Add a one-shot update to the trainable weights, and record it as the run's only step.
+
+        Args:
+            update: Δθ, one tensor per trainable parameter.
+            gradients: What :meth:`mean_gradients` gave.
+            weights: What they entered the update with, before whatever it was multiplied by.
+
+        Raises:
+            Diverged: if the update made a weight non-finite; the weights are as before then.
+        """
+        if self._move is None:
+            raise GradPivotError("take the gradients with loop.mean_gradients(…) before loop.move(…)")
+        size, along_forget, along_retain = self._move.add(update, gradients.forget, gradients.retain)
+        if not math.isfinite(size):
+            self._diverge("the update made a weight nan or infinite")
+        row = self._row(gradients, weights, math.sqrt(size))
+        self._history.append(row | {"delta_forget": along_forget, "delta_retain": along_retain})
+        self._report_move()
 
     def step(self, gradients: Gradients, weights: Weights) -> None:
         """Let the optimiser step along a·f + b·r, shortened to ``max_norm``, and record what it really did.
@@ -291,6 +351,10 @@ class Loop:
             self._diverge("the step made a weight non-finite")
         row |= _progress_along(weights, over, along_kept, along_combined, gradients)
         self._history.append(row)
+
+    def record(self, **columns: float) -> None:
+        """Add columns of a method's own to the step just made; give the same ones at every step."""
+        self._history[-1] |= columns
 
     def _row(self, gradients: Gradients, weights: Weights, norm: float) -> dict[str, Any]:
         told = describe(gradients.gram, weights, norm)
@@ -362,8 +426,38 @@ class Loop:
     def _state(self) -> dict[str, Any]:
         return {"descent": self._running.state_dict(), "history": self._history, "step": self._step}
 
+    def _guarded(self, gradients: Gradients) -> Gradients:
+        for name, loss in (("forget", gradients.forget_loss), ("retain", gradients.retain_loss)):
+            if loss is not None and not math.isfinite(loss):
+                self._diverge(f"the {name} loss is {loss}")
+        if not gradients.gram.is_finite:
+            self._diverge("a gradient is not finite")
+        return gradients
+
+    def _mean_over(
+        self, batches: Iterator[tuple[np.ndarray, Any]], samples: int, loss: Callable[[Any], Tensor]
+    ) -> tuple[Gradient, float]:
+        assert self._move is not None
+        total, mean = [torch.zeros_like(p, requires_grad=False) for p in self._move.parameters], 0.0
+        for indices, batch in batches:
+            gradient, value = _loss_and_gradient(partial(loss, batch), self._move.parameters)
+            assert value is not None
+            share = len(indices) / samples
+            mean += share * value
+            for t, g in zip(total, gradient, strict=True):
+                if g is not None:
+                    t.add_(g, alpha=share)
+            self._report_move()
+        return [*total], mean
+
+    def _report_move(self) -> None:
+        assert self._move is not None
+        if self.progress:
+            self.progress(self._move.done, self._move.total)
+        self._move.done += 1
+
     def _diverge(self, reason: str) -> None:
-        self._running.restore_last_good()
+        self.undo_last_step()
         raise Diverged(self._step, reason)
 
 
@@ -371,9 +465,7 @@ class _Descent:
     """One optimiser on one model, with the weights as they were before its last step."""
 
     def __init__(self, model: nn.Module, recipe: Recipe, total: int) -> None:
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
-        if not self.parameters:
-            raise GradPivotError("the model has no trainable parameter; set requires_grad on what may change")
+        self.parameters = _trainable(model)
         self.max_norm = recipe.max_norm
         self._model = model
         self._optimizer = make_optimizer(self.parameters, recipe)
@@ -428,6 +520,35 @@ class _Descent:
         torch._foreach_copy_(self._weights_before, state["weights_before"])
         for mine, saved in zip(self._buffers_before, state["buffers_before"], strict=True):
             mine.copy_(saved)
+
+
+class _Move:
+    """The one update of a one-shot method, and the weights before it."""
+
+    def __init__(self, model: nn.Module, total: int) -> None:
+        self.parameters = _trainable(model)
+        self.done, self.total = 0, total
+        self._before = [p.detach().clone() for p in self.parameters]
+
+    @torch.no_grad()
+    def add(self, update: Sequence[Tensor], first: Gradient, second: Gradient) -> tuple[float, float, float]:
+        """Update, then (‖Δθ‖², ⟨Δθ, first⟩, ⟨Δθ, second⟩)."""
+        for parameter, change in zip(self.parameters, update, strict=True):
+            parameter.add_(change)
+        return change_along(self._before, self.parameters, first, second)
+
+    @torch.no_grad()
+    def restore_last_good(self) -> None:
+        """Go back to the weights the run began with; eval mode has left the buffers alone."""
+        for parameter, before in zip(self.parameters, self._before, strict=True):
+            parameter.copy_(before)
+
+
+def _trainable(model: nn.Module) -> list[Tensor]:
+    found: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
+    if not found:
+        raise GradPivotError("the model has no trainable parameter; set requires_grad on what may change")
+    return found
 
 
 def _loss_and_gradient(

@@ -68,8 +68,9 @@ def test_norm_of_a_combination(a, b, seed, scale):
     assert gram.norm_of(a, b) == pytest.approx(np.linalg.norm(a * f + b * r), rel=1e-9, abs=1e-7 * largest)
 
 
-def test_change_along():
-    before, after, u, v = (tensors(seed) for seed in range(4))
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_change_along(dtype):
+    before, after, u, v = (tensors(seed, dtype) for seed in range(4))
     u[2] = None
     size, along_u, along_v = change_along(before, after, u, v)
     change = flat(after) - flat(before)
@@ -77,6 +78,9 @@ def test_change_along():
     assert size == pytest.approx(change @ change, rel=1e-10)
     assert along_u == pytest.approx(change @ flat(u), rel=1e-9)
     assert along_v == pytest.approx(change @ flat(v), rel=1e-9)
+    # Only looked at: what is measured are a model's weights.
+    for seed, looked_at in enumerate((before, after)):
+        assert all(torch.equal(t, same) for t, same in zip(looked_at, tensors(seed, dtype), strict=True))
 
 
 def test_pieces_are_views_in_any_layout():

@@ -49,6 +49,10 @@ class Method(ABC):
     """The field that walks its frontier."""
     starts_over: ClassVar[bool] = False
     """Whether it discards the given weights (and needs a model factory or re-initialisable modules)."""
+    changes_head: ClassVar[bool] = False
+    """Whether it gives the model other outputs while it runs (and so has to find its last layer)."""
+    one_shot: ClassVar[bool] = False
+    """Whether it is a single update: no checkpoints, and the seed may decide nothing."""
     needs_retain: ClassVar[bool] = True
     """Whether it looks at retain data."""
     needs_forget: ClassVar[bool] = True

@@ -132,7 +132,9 @@ class Store:
             rows = self._index.execute("SELECT row FROM records ORDER BY key").fetchall()
         with _no_collection():
             # As one text: 100,000 small ones take twice as long.
-            return [Record.from_dict(values) for values in json.loads(f"[{','.join(row for (row,) in rows)}]")]
+            return [
+                Record.from_dict(values) for values in json.loads(f"[{','.join(row for (row,) in rows)}]")
+            ]
 
     def check(self) -> tuple[int, list[str]]:
         """Read every run and original: how many files are sound, and the names of those that are not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +33,28 @@ class Classification:
         """The label of one sample."""
         return self.adapter(sample)[1]
 
+    @classmethod
+    def required(cls, task: Any, by: str) -> Classification:
+        """The task, if it is one of classification.
+
+        Raises:
+            GradPivotError: for a method (``by``) that is defined for classification only.
+        """
+        if not isinstance(task, cls):
+            raise GradPivotError(
+                f"{by} is defined for classification, and the task is a {type(task).__name__}; use another method, "
+                f"or a task that inherits from Classification"
+            )
+        return task
+
+    def outputs(self, model: Callable[..., Any], inputs: Any) -> Tensor:
+        """The model's logits for inputs as the adapter gives them."""
+        return _logits_in(_call(model, inputs))
+
     def logits(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
         """The model's logits (n×k) and the targets (n) of a batch."""
         inputs, targets = self.adapter(batch)
-        logits = _logits_in(_call(model, inputs))
+        logits = self.outputs(model, inputs)
         targets = targets.to(logits.device).long().reshape(-1)
         if logits.ndim != 2 or logits.shape[1] < 2 or len(logits) != len(targets):
             raise GradPivotError(
@@ -68,7 +86,7 @@ class Classification:
         return Predictions(confidence, logits.argmax(1) == targets)
 
 
-def _call(model: nn.Module, inputs: Any) -> Any:
+def _call(model: Callable[..., Any], inputs: Any) -> Any:
     if isinstance(inputs, Mapping):
         return model(**inputs)
     return model(*inputs) if isinstance(inputs, list | tuple) else model(inputs)

@@ -1,0 +1,58 @@
+"""BE: boundary expanding, a class of their own for the forgotten samples (Chen et al., 2023, "Boundary Unlearning")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gradpivot.geometry.weighting import Weights
+from gradpivot.methods.method import EVEN_RATES, Descent
+from gradpivot.tasks.classification import Classification
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.loop import Loop
+    from gradpivot.tasks.task import Task
+
+__all__ = ["BE"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BE(Descent):
+    """Gives the model one more output, trains D_f to it, and takes it away again.
+
+    Attributes:
+        head: The linear layer that makes the logits, as in ``model.named_modules()``; None finds it.
+    """
+
+    name: ClassVar[str] = "be"
+    title: ClassVar[str] = "BE"
+    knob: ClassVar[str | None] = "lr"
+    needs_retain: ClassVar[bool] = False
+    changes_head: ClassVar[bool] = True
+    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {"lr": EVEN_RATES}
+
+    lr: float = 5e-3
+    head: str | None = None
+
+    def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Descend CE to the shadow class on D_f; the class is gone afterwards, also after a divergence."""
+        from gradpivot.head import extra_output, find_head
+        from gradpivot.randomness import derive
+
+        task = Classification.required(task, self.title)
+        _, some = next(loop.pass_over(model, split.train, split.forget_indices[:2], 2))
+        with extra_output(find_head(model, task, some, self.head), derive(loop.seed, "shadow class")):
+            for batch in loop.paired_batches(model, task, split, self):
+                gradients = loop.gradients(forget=partial(_shadow_loss, task, model, batch.forget))
+                loop.step(gradients, Weights(1.0, 0.0))
+
+
+def _shadow_loss(task: Classification, model: nn.Module, batch: Any) -> Tensor:
+    """The mean CE to the last output: −log p(shadow class | x)."""
+    logits = task.outputs(model, task.adapter(batch)[0])
+    return -logits.log_softmax(1)[:, -1].mean()
