@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from gradpivot.frontier.frontier import Frontier
     from gradpivot.methods import list_methods
     from gradpivot.methods.cup import CUP
+    from gradpivot.methods.dcgd import DCGD
     from gradpivot.methods.ga import GA
+    from gradpivot.methods.pcgrad import PCGrad
     from gradpivot.methods.retrain import Retrain
     from gradpivot.methods.ws import WS
     from gradpivot.run import Result
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CUP",
+    "DCGD",
     "GA",
     "WS",
     "Classification",
     "ForgetSplit",
     "Frontier",
     "GradPivotError",
+    "PCGrad",
     "Pivot",
     "PivotStep",
     "Result",
@@ -59,10 +63,12 @@ __all__ = [
 _HOMES = {
     "CUP": "methods.cup",
     "Classification": "tasks.classification",
+    "DCGD": "methods.dcgd",
     "ForgetSplit": "data.split",
     "Frontier": "frontier.frontier",
     "GA": "methods.ga",
     "GradPivotError": "errors",
+    "PCGrad": "methods.pcgrad",
     "Pivot": "backward",
     "PivotStep": "backward",
     "Result": "run",
