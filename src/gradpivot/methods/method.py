@@ -69,6 +69,7 @@ class Method(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "name" in cls.__dict__:
+            _refuse_second(Method._registry.get(cls.name), cls)
             Method._registry[cls.name] = cls
 
     @staticmethod
@@ -168,6 +169,15 @@ class Method(ABC):
                     raise GradPivotError(
                         f"{self.title}: {field} is {value!r}; choose one of {', '.join(map(str, choices))}"
                     )
+
+
+def _refuse_second(known: type[Method] | None, new: type[Method]) -> None:
+    """Raise if another class has the name; the same one may be imported again, as reloading does."""
+    homes = [f"{c.__module__}.{c.__qualname__}" for c in (known, new) if c is not None]
+    if len(set(homes)) > 1:
+        raise GradPivotError(
+            f"{' and '.join(homes)} are both called {new.name!r}; give one of them another name"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
