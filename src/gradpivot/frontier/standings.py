@@ -282,9 +282,8 @@ def _gaps(kind: str, rows: Sequence[Series], places: int) -> list[str]:
         ]
         if parts:
             found.append(f"{row.name}: {_listed(parts)}.")
-        if row.diverged:
-            found.append(f"{row.name}: {row.diverged} of {row.runs} runs diverged and count as zeros.")
-    return found
+    lost = [f"{row.name} {row.diverged} of {row.runs}" for row in rows if row.diverged]
+    return [*found, f"Diverged, counted as zeros: {', '.join(lost)}."] if lost else found
 
 
 def _listed(parts: Sequence[str]) -> str:
