@@ -264,11 +264,12 @@ def _judge(
     judged = kind == "class" or ideal is not None
     vectors = raw if kind == "class" or not judged else np.array(frontier.vectors(EVERY))
     gaps = None if ideal is None else raw - ideal.vector(EVERY)
-    shown = _shown(raw, lost, gaps) if judged else None
+    far = {m: None if gaps is None else _lengths(gaps[:, axes]) for m, axes in DISTANCES.items()}
+    shown = _shown(raw, lost, far["delta"]) if judged else None
     seconds = math.fsum(p.seconds for p in points)
     values: dict[str, float | None] = {
         **{m: float(raw[shown, i]) if shown is not None else None for i, m in enumerate(EVERY)},
-        **{m: None if gaps is None else float(_lengths(gaps, axes).min()) for m, axes in DISTANCES.items()},
+        **{m: None if lengths is None else float(lengths.min()) for m, lengths in far.items()},
         **{m: hypervolume(vectors[:, axes]) if judged else None for m, axes in VOLUMES.items()},
         "seconds": seconds / len(points),
         "space_seconds": seconds,
@@ -281,18 +282,19 @@ def _judge(
     )  # fmt: skip
 
 
-def _shown(raw: Matrix, lost: Flags, gaps: Matrix | None) -> int:
+def _shown(raw: Matrix, lost: Flags, distances: Matrix | None) -> int:
     """The paper's row: nearest to the retrained model, else the largest sum; at a tie a finite run, then by key."""
     import numpy as np
 
-    cost = -raw[:, :4].sum(axis=1) if gaps is None else _lengths(gaps, CLEAN)
+    cost = -raw[:, CLEAN].sum(axis=1) if distances is None else distances
     return int(np.lexsort((lost, cost))[0])
 
 
-def _lengths(gaps: Matrix, axes: list[int]) -> Matrix:
+def _lengths(gaps: Matrix) -> Matrix:
     import numpy as np
 
-    return np.asarray(np.sqrt((gaps[:, axes] ** 2).sum(axis=1)))
+    lengths: Matrix = np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
+    return lengths
 
 
 def _measure(sets: Sequence[SolutionSet], name: str) -> Measure | None:

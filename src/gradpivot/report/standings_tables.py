@@ -316,7 +316,7 @@ def standings_csv(standings: Standings) -> str:
     Student interval. Text cannot be taken for a formula.
     """
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
+    writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_HEADS)
     for table in standings.tables:
         for row in table.rows:
