@@ -256,6 +256,34 @@ def _(chosen: options.SweepOptions) -> int:
 
 
 @run.register
+def _(chosen: options.CompareOptions) -> int:
+    from gradpivot.cli.sweeping import finished_runs
+    from gradpivot.frontier.standings import standings
+    from gradpivot.report.standings_files import FORMATS, write_standings
+    from gradpivot.report.standings_tables import standings_console, standings_json
+
+    records, damaged = finished_runs(chosen)
+    told = standings(records, beside=chosen.beside)
+    files = []
+    if chosen.out is not None:
+        refuse_file(chosen.out)
+        formats = FORMATS if chosen.formats == "all" else chosen.formats.split(",")
+        files = write_standings(told, chosen.out, formats, title=f"{chosen.store.name}: methods compared")
+    if chosen.json:
+        say_json(standings_json(told))
+    else:
+        say(standings_console(told))
+        if files:
+            say(f"{len(files)} files are in {chosen.out}")
+    if damaged:
+        raise GradPivotError(
+            f"left out because damaged: {', '.join(damaged[:10])}{' …' if len(damaged) > 10 else ''}; the same "
+            f"sweep does them again"
+        )
+    return 0
+
+
+@run.register
 def _(chosen: options.RecipesOptions) -> int:
     from gradpivot.recipes.recipe import list_recipes, load_recipe, read_recipe_text
 

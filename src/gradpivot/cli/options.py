@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 __all__ = [
+    "CompareOptions",
     "CompletionOptions",
     "DemoOptions",
     "MethodsOptions",
@@ -227,6 +228,31 @@ class SweepOptions:
     """Read options from this YAML file (option: value); options typed here win."""
     json: bool = False
     """Print how it ended as JSON on standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """Compare the finished runs of a store: the paper's tables, who wins on what, figures, a page. Needs no torch.
+
+    example: gradpivot compare runs/digits
+
+    example: gradpivot compare runs/digits --out docs/results/digits --formats markdown,latex,html,figures
+    """
+
+    store: tyro.conf.Positional[Path]
+    """The store that 'gradpivot sweep' filled; it may still be filling it."""
+    out: Path | None = None
+    """Write files here; without it the tables are only printed."""
+    formats: str = "all"
+    """What to write: markdown, latex, csv, json, html, figures."""
+    beside: str | None = None
+    """Print the paper's numbers for this data set (cifar10, svhn) beside ours, where it has no own counterpart."""
+    methods: str = "all"
+    """Only these series or methods."""
+    protocols: str = "all"
+    """Only these protocols."""
+    json: bool = False
+    """Print the standings as JSON on standard output."""
 
 
 @dataclass(frozen=True, kw_only=True)

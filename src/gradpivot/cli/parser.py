@@ -71,6 +71,7 @@ def _commands() -> dict[str, Callable[..., Any]]:
         "trace": _choosing_method(options.TraceOptions),
         "reproduce": _nested("Run one of the paper's experiments, or ours.", _EXPERIMENTS),
         "sweep": options.SweepOptions,
+        "compare": options.CompareOptions,
         "recipes": options.RecipesOptions,
         "store": _nested("Export, import or check the finished runs of a sweep.", _STORE),
         "methods": options.MethodsOptions,

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli.console import standing, watched_sweep
-from gradpivot.cli.options import SweepOptions
+from gradpivot.cli.options import CompareOptions, SweepOptions
 from gradpivot.errors import GradPivotError
+from gradpivot.frontier.record import Record
 from gradpivot.recipes.recipe import Forgetting, Recipe, load_recipe, numbers_in
 from gradpivot.sweep.store import Failure, Store
 from gradpivot.sweep.sweeping import State, Sweep
@@ -20,7 +21,7 @@ from gradpivot.sweep.sweeping import State, Sweep
 if TYPE_CHECKING:
     from gradpivot.sweep.job import Engine
 
-__all__ = ["sweep"]
+__all__ = ["asked_for", "finished_runs", "sweep"]
 
 
 def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
@@ -49,6 +50,27 @@ def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
         return state, store.failures()
     finally:
         store.close()
+
+
+def finished_runs(chosen: CompareOptions) -> tuple[list[Record], list[str]]:
+    """The runs of a store that the options name, and the names of files that cannot be trusted.
+
+    Raises:
+        GradPivotError: if there is none.
+    """
+    store = Store(chosen.store)
+    records = store.records()
+    methods, protocols = _names(chosen.methods), _names(chosen.protocols)
+    if methods is not None:
+        wanted = {name.casefold() for name in methods}
+        records = [r for r in records if r.role != "run" or {r.method, r.series.casefold()} & wanted]
+    if protocols is not None:
+        records = [r for r in records if r.role != "run" or r.protocol in protocols]
+    if not any(record.role == "run" for record in records):
+        raise GradPivotError(
+            f"{chosen.store} has no finished run to compare; fill it with 'gradpivot sweep', or ask for others"
+        )
+    return records, [path.name for path in store.damaged]
 
 
 def asked_for(chosen: SweepOptions) -> Recipe:
