@@ -255,7 +255,13 @@ def _resolved(name: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise GradPivotError(f"recipe {name} must be a mapping with {', '.join(_KEYS)}")
     parent = content.pop("extends", None)
-    return content if parent is None else _merged(_resolved(str(parent), (*seen, str(name))), content)
+    if parent is None:
+        return content
+    below = _resolved(str(parent), (*seen, str(name)))
+    # What is forgotten is replaced as a whole; half of one recipe's and half of another's is neither.
+    if "forget" in content:
+        below.pop("forget", None)
+    return _merged(below, content)
 
 
 def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
