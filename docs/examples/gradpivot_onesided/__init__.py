@@ -1,4 +1,4 @@
-"""PCGrad (Yu et al., 2020) for two losses: project each off the other in a conflict."""
+"""One-sided surgery: in a conflict the forget gradient gives way, the retain gradient never."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
     from gradpivot.tasks.task import Task
 
 
-def pcgrad_weights(gram: Gram, scale: float = 1.0) -> Weights:
-    """(f − (C/R) r) + (r − (C/F) f) under conflict, f + r otherwise."""
+def onesided_weights(gram: Gram, retain_weight: float = 1.0) -> Weights:
+    """(f − (C/R) r) + w_r·r under conflict, f + w_r·r otherwise."""
     if gram.fr >= 0:
-        return Weights(scale, scale)
-    return Weights(scale * (1 - gram.fr / gram.ff), scale * (1 - gram.fr / gram.rr))
+        return Weights(1.0, retain_weight)
+    return Weights(1.0, retain_weight - gram.fr / gram.rr)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PCGrad(ForgettingDescent):
-    """Projects conflicting gradients off each other, then adds them.
+class OneSided(ForgettingDescent):
+    """Projects the forget gradient off the retain gradient where they conflict, then adds them.
 
     Attributes:
-        scale: Factor on the sum; 0.5 gives the mean.
+        retain_weight: w_r, the weight of the retain gradient.
     """
 
-    name: ClassVar[str] = "pcgrad"
-    title: ClassVar[str] = "PCGrad"
-    knob: ClassVar[str | None] = "lr"
+    name: ClassVar[str] = "onesided"
+    title: ClassVar[str] = "One-sided"
+    knob: ClassVar[str | None] = "retain_weight"
 
-    scale: float = 1.0
+    retain_weight: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("scale", above=0)
+        self._check("retain_weight", least=0)
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Two gradients, their Gram matrix to two weights, one step."""
@@ -51,4 +51,4 @@ class PCGrad(ForgettingDescent):
                 forget=partial(task.forget_loss, model, batch.forget, forgetting),
                 retain=partial(task.retain_loss, model, batch.retain),
             )
-            loop.step(gradients, pcgrad_weights(gradients.gram, self.scale))
+            loop.step(gradients, onesided_weights(gradients.gram, self.retain_weight))
