@@ -295,7 +295,7 @@ def test_lists_and_unknown_methods_in_a_file(tmp_path, capsys):
     assert parse(["trace", "--config", str(file)]).values == (0.1, 0.9)
     file.write_text("method: nosuch\n")
     assert main(["unlearn", "--config", str(file)]) == 1
-    assert "The methods are cup" in error_of(capsys)
+    assert f"The methods are {', '.join(list_methods())}" in error_of(capsys)
 
 
 def test_a_folder_called_like_a_method_is_no_method():

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry.weighting import Weights
 from gradpivot.methods.method import Method
-from gradpivot.objectives import objective
 from gradpivot.tasks.classification import Classification
 
 if TYPE_CHECKING:
@@ -79,8 +78,8 @@ class IU(Method):
             model,
             split,
             self.batch_size,
-            forget=partial(task.forget_loss, model, objective=objective("negative_ce")),
-            retain=partial(task.retain_loss, model),
+            forget=partial(_cross_entropy, task, model, -1),
+            retain=partial(_cross_entropy, task, model, 1),
         )
         share = len(split.forget_indices) / len(split.train)
         update = self.alpha * self._solve(
@@ -119,6 +118,13 @@ class IU(Method):
                 f"{WOODBURY_BYTES / 2**30:g}; use solver='cg', which holds none, or fewer samples"
             )
         return solve_woodbury(samples.dense(), vector, self.damping)
+
+
+def _cross_entropy(task: Classification, model: nn.Module, sign: int, batch: Any) -> Tensor:
+    """±CE itself, which H is made of too, whatever losses the task has."""
+    from torch.nn.functional import cross_entropy
+
+    return sign * cross_entropy(*task.logits(model, batch))
 
 
 def _influence(gradients: Gradients, share: float) -> Tensor:
