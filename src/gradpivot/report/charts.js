@@ -27,7 +27,9 @@ const Charts = (() => {
   const seriesColour = (k) => css(`--series-${k % 7}`);
   // After seven methods the pairs of colour and symbol shift, so that none repeats soon.
   const seriesSymbol = (k) => SYMBOLS[(k + Math.floor(k / 7)) % 7];
-  const escapeText = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  // Plotly takes what stands between two dollar signs for mathematics, unless they are entities.
+  const escapeText = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;")
+    .replace(/\$/g, "&#36;");
   const percent = (value, digits = 2) => `${(100 * value).toFixed(digits)} %`;
   const interval = (low, high) => `${(100 * low).toFixed(2)} to ${(100 * high).toFixed(2)}`;
   function make(tag, text, className) {
