@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradpivot.frontier.record import Record
@@ -171,6 +171,7 @@ def test_the_median_of_three_sets_by_hand() -> None:
 spots = st.lists(st.tuples(*[st.integers(0, 5).map(lambda i: i / 5)] * 2), max_size=4)
 
 
+@settings(deadline=None)
 @given(st.lists(spots, min_size=1, max_size=5))
 def test_half_of_the_sets_reach_every_corner(sets: list[list[tuple[float, float]]]) -> None:
     for x, y in attained(sets):
