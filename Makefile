@@ -43,9 +43,10 @@ format: $(VENV)/dev     ## Format the code
 	$(BIN)/ruff format src tests benchmarks examples docs
 	$(BIN)/ruff check --fix src tests benchmarks examples docs
 
-bench: $(VENV)/dev      ## Measure ratios: pivot step, TorchJD, membership attack
+bench: $(VENV)/dev      ## Measure ratios: pivot step, TorchJD, membership attack, standings
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/membership.py
+	$(BIN)/python benchmarks/compare.py
 
 docs: $(VENV)/docs      ## Build docs/_build/html
 	$(BIN)/python -m gradpivot.report.explain docs/figures

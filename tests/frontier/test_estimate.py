@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -27,6 +27,7 @@ def test_one_value_has_no_interval_and_none_has_nothing() -> None:
     assert estimate([None]) is None
 
 
+@settings(deadline=None)
 @given(st.lists(numbers, min_size=2, max_size=12))
 def test_the_interval_is_scipys(values: list[float]) -> None:
     found = estimate(values)
@@ -37,6 +38,7 @@ def test_the_interval_is_scipys(values: list[float]) -> None:
     assert estimate(reversed(values)) == found
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=12))
 def test_spearman_is_scipys_with_ties(pairs: list[tuple[int, int]]) -> None:
     x, y = ([float(p[axis]) for p in pairs] for axis in (0, 1))

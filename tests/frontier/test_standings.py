@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradpivot.errors import GradPivotError
@@ -233,6 +233,7 @@ runs_of_sets = st.dictionaries(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(runs_of_sets, st.sampled_from(["class", "random"]), st.randoms())
 def test_the_order_of_records_does_not_matter_and_sets_are_frontiers(
     record: Build, sets: dict[Any, Any], kind: str, shuffler: random.Random

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,3 +134,28 @@ def browser() -> Iterator[Any]:
         browser = driver.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Any]:
+    """Open a written page; afterwards nothing may have been asked for and nothing complained about."""
+    contexts, complaints, requests, pages = [], [], [], set()
+
+    def go(path: Path, width: int = 1280, **options: Any) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        pages.add(path.as_uri())
+        tab = context.new_page()
+        tab.on("console", lambda message: complaints.append(message.text))
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("request", lambda request: requests.append(request.url))
+        tab.on("dialog", lambda dialog: complaints.append(dialog.message))
+        tab.goto(path.as_uri())
+        tab.wait_for_selector("html[data-ready]", timeout=60_000)
+        return tab
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert [url for url in requests if url not in pages] == []

@@ -27,9 +27,12 @@ const Charts = (() => {
   const seriesColour = (k) => css(`--series-${k % 7}`);
   // After seven methods the pairs of colour and symbol shift, so that none repeats soon.
   const seriesSymbol = (k) => SYMBOLS[(k + Math.floor(k / 7)) % 7];
-  const escapeText = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  // Plotly takes what stands between two dollar signs for mathematics, unless they are entities.
+  const escapeText = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;")
+    .replace(/\$/g, "&#36;");
   const percent = (value, digits = 2) => `${(100 * value).toFixed(digits)} %`;
   const interval = (low, high) => `${(100 * low).toFixed(2)} to ${(100 * high).toFixed(2)}`;
+
   function make(tag, text, className) {
     const node = document.createElement(tag);
     if (text !== undefined) node.textContent = text;
@@ -54,6 +57,25 @@ const Charts = (() => {
     const item = make("li");
     item.append(...children);
     return item;
+  }
+
+  // Buttons that show and hide the series, then the models.
+  function drawLegend(entries, models) {
+    const focus = [...el("legend").querySelectorAll("button")].indexOf(document.activeElement);
+    const buttons = entries.map(({ name, lost, hidden, toggle }, k) => {
+      const button = make("button");
+      button.type = "button";
+      button.setAttribute("aria-pressed", String(!hidden));
+      button.append(icon({ d: OUTLINES[seriesSymbol(k)], path: { fill: seriesColour(k) } }),
+        make("span", name + (lost ? ` (${lost} diverged)` : "")));
+      button.addEventListener("click", toggle);
+      return listItem(button);
+    });
+    const stars = models.map((name) =>
+      listItem(icon({ d: OUTLINES[MODEL_SYMBOLS[name]], path: { fill: css("--ink") } }), make("span", name)));
+    el("legend").replaceChildren(...buttons, ...stars);
+    // The legend was rebuilt; a keyboard user must not lose their place.
+    if (focus >= 0) el("legend").querySelectorAll("button")[focus]?.focus();
   }
 
   function drawMetricsKey(id) {
@@ -136,7 +158,7 @@ const Charts = (() => {
   }
 
   return {
-    METRICS, MODEL_SYMBOLS, OUTLINES, axis, css, draw, drawMetricsKey, el, escapeText, icon, interval, listItem, make,
-    percent, seriesColour, seriesSymbol, wirePrinting, wireTables,
+    METRICS, MODEL_SYMBOLS, OUTLINES, axis, css, draw, drawLegend, drawMetricsKey, el, escapeText, icon, interval,
+    listItem, make, percent, seriesColour, seriesSymbol, wirePrinting, wireTables,
   };
 })();

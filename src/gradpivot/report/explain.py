@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from gradpivot.frontier.pareto import hypervolume
 from gradpivot.geometry import pivot_weights
 from gradpivot.report.canvas import INK, MUTED, PALETTE, blank_figure, quiet_axes, save_figure
+from gradpivot.report.plane import staircase
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,7 @@ def _draw_volume(ax: Axes, points: Sequence[Vector], colour: str, title: str, *,
     quiet_axes(ax, x="RA: how much is kept", y=y, title=title)
     for right, top in points:
         ax.fill([0, right, right, 0], [0, 0, top, top], color=colour, alpha=0.10, linewidth=0)
-    ax.plot(*_staircase(points), color=colour, linewidth=1.2)
+    ax.plot(*zip(*staircase(points), strict=True), color=colour, linewidth=1.2)
     ax.plot(
         *zip(*points, strict=True), "o", color=colour, markersize=7, markeredgecolor="white", clip_on=False
     )
@@ -52,17 +53,6 @@ def _draw_volume(ax: Axes, points: Sequence[Vector], colour: str, title: str, *,
             fontweight="bold")  # fmt: skip
     ax.text(0.36, 0.33, "of the unit square", fontsize=8, color=INK, ha="center")
     ax.set(xlim=(0, 1.02), ylim=(0, 1.02), aspect="equal")
-
-
-def _staircase(points: Sequence[Vector]) -> tuple[list[float], list[float]]:
-    """The upper edge of the union of the boxes, from the left axis to the bottom one."""
-    ordered = sorted(points)
-    xs, ys = [0.0], [ordered[0][1]]
-    for i, (x, y) in enumerate(ordered):
-        below = ordered[i + 1][1] if i + 1 < len(ordered) else 0.0
-        xs += [x, x]
-        ys += [y, below]
-    return xs, ys
 
 
 def pivot_direction(f: Vector, r: Vector, gamma: float) -> Vector:

@@ -2,8 +2,8 @@
 // results goes in through textContent or escaped, never as markup.
 (() => {
   const {
-    METRICS, MODEL_SYMBOLS, OUTLINES, axis, css, draw, drawMetricsKey, el, escapeText, icon, interval, listItem, make,
-    percent, seriesColour, seriesSymbol, wirePrinting, wireTables,
+    METRICS, MODEL_SYMBOLS, axis, css, draw, drawMetricsKey, el, escapeText, interval, make, percent, seriesColour,
+    seriesSymbol, wirePrinting, wireTables,
   } = Charts;
   const DATA = JSON.parse(document.getElementById("data").textContent);
   const WHOLE = [-3, -3, 103, 103];
@@ -230,27 +230,15 @@
   /* ---------- legends ---------- */
 
   function drawLegend() {
-    const methods = DATA.frontiers.map((frontier, k) => {
-      const button = make("button");
-      button.type = "button";
-      button.setAttribute("aria-pressed", String(!state.hidden.has(k)));
-      const lost = frontier.points.filter((p) => p.diverged).length;
-      button.append(icon({ d: OUTLINES[seriesSymbol(k)], path: { fill: seriesColour(k) } }),
-        make("span", frontier.name + (lost ? ` (${lost} diverged)` : "")));
-      button.addEventListener("click", () => toggle(k));
-      return listItem(button);
-    });
-    const models = DATA.models.map((m) =>
-      listItem(icon({ d: OUTLINES[MODEL_SYMBOLS[m.name]], path: { fill: css("--ink") } }), make("span", m.name)));
-    el("legend").replaceChildren(...methods, ...models);
+    Charts.drawLegend(DATA.frontiers.map((frontier, k) => ({
+      name: frontier.name, lost: frontier.points.filter((p) => p.diverged).length, hidden: state.hidden.has(k),
+      toggle: () => toggle(k),
+    })), DATA.models.map((m) => m.name));
   }
 
   function toggle(k) {
     if (!state.hidden.delete(k)) state.hidden.add(k);
-    const focus = [...el("legend").querySelectorAll("button")].indexOf(document.activeElement);
     drawLegend();
-    // The legend was rebuilt; a keyboard user must not lose their place.
-    if (focus >= 0) el("legend").querySelectorAll("button")[focus].focus();
     drawFrontier();
   }
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gradpivot.frontier.frontier import Frontier, Point
-from gradpivot.report.labels import Box
+from gradpivot.report.labels import Box, Position
 from gradpivot.report.tables import measurable
 from gradpivot.report.wording import is_number
 
-__all__ = ["finite", "plane_front", "zoom_box"]
+__all__ = ["finite", "plane_front", "staircase", "zoom_box"]
 
 PLANE = ("ra", "ua")
 
@@ -24,6 +24,16 @@ def plane_front(frontier: Frontier) -> list[Point]:
     if not measurable(frontier):
         return []
     return sorted(frontier.nondominated(PLANE), key=lambda p: (p.scores.ra, -p.scores.ua))
+
+
+def staircase(points: Iterable[Position]) -> list[Position]:
+    """The upper edge of what points on a front dominate, from the left axis to the bottom one."""
+    ordered = sorted(points)
+    path = [(0.0, ordered[0][1])] if ordered else []
+    for i, (x, y) in enumerate(ordered):
+        below = ordered[i + 1][1] if i + 1 < len(ordered) else 0.0
+        path += [(x, y), (x, below)]
+    return path
 
 
 def zoom_box(frontiers: Sequence[Frontier], models: Sequence[Point] = ()) -> Box | None:

@@ -81,27 +81,14 @@
   }
 
   function drawLegend() {
-    const buttons = table().series.map((series, k) => {
-      const button = make("button");
-      button.type = "button";
-      button.setAttribute("aria-pressed", String(!state.hidden.has(series.name)));
-      const lost = series.diverged ? ` (${series.diverged} diverged)` : "";
-      button.append(icon({ d: OUTLINES[seriesSymbol(k)], path: { fill: seriesColour(k) } }),
-        make("span", series.name + lost));
-      button.addEventListener("click", () => toggle(series.name));
-      return listItem(button);
-    });
-    const models = table().models.map((m) =>
-      listItem(icon({ d: OUTLINES[MODEL_SYMBOLS[m.name]], path: { fill: css("--ink") } }), make("span", m.name)));
-    el("legend").replaceChildren(...buttons, ...models);
+    Charts.drawLegend(table().series.map(({ name, diverged }) => ({
+      name, lost: diverged, hidden: state.hidden.has(name), toggle: () => toggle(name),
+    })), table().models.map((m) => m.name));
   }
 
   function toggle(name) {
     if (!state.hidden.delete(name)) state.hidden.add(name);
-    const focus = [...el("legend").querySelectorAll("button")].indexOf(document.activeElement);
     drawLegend();
-    // The legend was rebuilt; a keyboard user must not lose their place.
-    if (focus >= 0) el("legend").querySelectorAll("button")[focus].focus();
     drawPlane();
   }
 

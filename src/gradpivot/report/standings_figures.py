@@ -22,9 +22,10 @@ from gradpivot.report.canvas import (
     say,
     series,
 )
+from gradpivot.report.labels import Position
+from gradpivot.report.plane import staircase
 from gradpivot.report.standings_plane import (
     Cloud,
-    Position,
     cloud,
     common_front,
     table_clouds,
@@ -158,7 +159,7 @@ def versus_figure(table: Table, first: str, second: str) -> Figure:
         _plane_axes(ax, table, title)
         for index, found in enumerate(clouds):
             _draw_runs(ax, found, index, label=True)
-            ax.plot(*_percent(_stairs(found.front)), color=series(index)[0], linewidth=1.8, zorder=4,
+            ax.plot(*_percent(staircase(found.front)), color=series(index)[0], linewidth=1.8, zorder=4,
                     label=f"{plain(found.name)}, reached by half of the sets")  # fmt: skip
         _draw_models(ax, table)
         ax.set(xlim=limits, ylim=(-3, 103))
@@ -179,7 +180,7 @@ def methods_figure(table: Table) -> Figure:
     figure = blank_figure(0.6 + 2.35 * columns, 1.0 + 2.15 * lines)
     axes = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).flat
     front, (left, right) = common_front(clouds), view_box(clouds)
-    corners = _percent(_stairs([(s.x, s.y) for s in front]))
+    corners = _percent(staircase([(s.x, s.y) for s in front]))
     owners = {id(setting) for setting in front}
     for index, ax in enumerate(axes):
         if index >= len(clouds):
@@ -248,17 +249,6 @@ def _draw_models(ax: Axes, table: Table) -> None:
             y = math.fsum(r.y for r in found.runs) / len(found.runs) if found.runs else 0.0
             ax.plot(100 * x, 100 * y, marker, color=INK, markersize=size, markeredgecolor="white",
                     markeredgewidth=0.8, label=f"{name}, mean", zorder=5, linestyle="none")  # fmt: skip
-
-
-def _stairs(corners: Sequence[Position]) -> list[Position]:
-    """The edge of what the corners dominate, from the left axis to the bottom one."""
-    if not corners:
-        return []
-    path: list[Position] = [(0.0, corners[0][1])]
-    for i, (x, y) in enumerate(corners):
-        below = corners[i + 1][1] if i + 1 < len(corners) else 0.0
-        path += [(x, y), (x, below)]
-    return path
 
 
 def _percent(spots: Sequence[Position]) -> tuple[list[float], list[float]]:

@@ -15,11 +15,11 @@ from gradpivot.frontier.frontier import Point
 from gradpivot.frontier.pareto import nondominated
 from gradpivot.frontier.series import Series, SolutionSet
 from gradpivot.frontier.standings import Table
+from gradpivot.report.labels import Position
 
-__all__ = ["Cloud", "Run", "Setting", "attained", "cloud", "common_front", "view_box"]
+__all__ = ["Cloud", "Run", "Setting", "attained", "cloud", "common_front", "table_clouds", "view_box"]
 
 PLANE = METRICS[:2]
-Position = tuple[float, float]
 
 
 @dataclass(frozen=True)

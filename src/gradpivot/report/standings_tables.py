@@ -195,7 +195,8 @@ def _by_class(table: Table, measure: str) -> Grid:
     return Grid(
         name=f"classes-{measure}", title=f"{head(measure, table.kind)} by what is forgotten",
         heads=("Method", *(forget_words(table.kind, forget) for forget in forgets)), lines=tuple(lines),
-        caption="Mean and, in brackets, standard deviation over seeds.",
+        caption="Mean and, in brackets, standard deviation over seeds."
+        + (" The paper's rows for Retrain repeat its ten-class mean." if table.dataset and not table.context else ""),
     )  # fmt: skip
 
 
@@ -268,7 +269,7 @@ def standings_latex(standings: Standings) -> str:
     r"""All tables for LaTeX, in the form of the paper's Table 1; needs ``\usepackage{booktabs}`` and nothing else."""
     parts = [
         "% Made by gradpivot. In the preamble: \\usepackage{booktabs}\n"
-        "% Wide tables: put \\begin{table} as table* or turn the page; nothing is scaled here."
+        "% Wide tables want a table* environment or a turned page; nothing is scaled here."
     ]
     for i, table in enumerate(standings.tables, start=1):
         parts += [_latex_table(table, grid, f"tab:standings-{i}-{grid.name}") for grid in grids(table)]
@@ -279,17 +280,22 @@ def _latex_table(table: Table, grid: Grid, label: str) -> str:
     columns = "l" * grid.texts + "c" * (len(grid.heads) - grid.texts)
     told = " ".join(sentences(table, ("hypervolume", "delta"))) if grid.name == "methods" else ""
     caption_ = " ".join(part for part in (f"{table.title}. {grid.title}.", grid.caption, told) if part)
-    # A break in front of a bracket would be read as its optional argument.
-    rows = [" & ".join(_latex(cell) for cell in line) + r" \\{}" for line in grid.lines]
+    rows = [_latex_line([_latex(cell) for cell in line]) for line in grid.lines]
     models = sum(row.role != "run" for row in table.rows) if grid.name in ("methods", "time") else 0
     if 0 < models < len(rows):
         rows.insert(models, r"\midrule")
     return "\n".join([
         r"\begin{table}[htb]", r"\centering", r"\small", r"\setlength{\tabcolsep}{3pt}",
         rf"\caption{{{latex_text(caption_)}}}", rf"\label{{{label}}}", rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule", " & ".join(_latex_head(text) for text in grid.heads) + r" \\{}", r"\midrule", *rows,
+        r"\toprule", _latex_line([_latex_head(text) for text in grid.heads]), r"\midrule", *rows,
         r"\bottomrule", r"\end{tabular}", r"\end{table}",
     ])  # fmt: skip
+
+
+def _latex_line(cells: list[str]) -> str:
+    line = " & ".join(cells) + r" \\"
+    # A bracket or star after the break before it would be read as that break's argument.
+    return "{}" + line if line.startswith(("[", "*")) else line
 
 
 def _latex(cell: Cell) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.scores import METRICS
 from gradpivot.frontier.comparison import Comparison
+from gradpivot.frontier.estimate import student_quantile
 from gradpivot.frontier.frontier import Frontier
 from gradpivot.frontier.pareto import epsilon_to
 
@@ -54,10 +55,8 @@ def mean_interval(values: Sequence[float]) -> dict[str, float]:
     mean = statistics.fmean(values)
     if len(values) < 2:
         return {"mean": mean, "half": math.inf}
-    from scipy.stats import t
-
-    half = t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return {"mean": mean, "half": float(half)}
+    half = student_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return {"mean": mean, "half": half}
 
 
 def _is_dial(frontier: Frontier) -> bool:

@@ -1,0 +1,248 @@
+"""Every export of standings: what it says, what it escapes, and that it can be read back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradpivot.errors import GradPivotError
+from gradpivot.frontier.record import Record
+from gradpivot.frontier.series import MEASURES
+from gradpivot.frontier.standings import Standings, standings
+from gradpivot.report.standings_files import FORMATS, write_standings
+from gradpivot.report.standings_tables import (
+    CSV_HEADS,
+    Grid,
+    grids,
+    latex_text,
+    standings_console,
+    standings_csv,
+    standings_json,
+    standings_latex,
+    standings_markdown,
+)
+from gradpivot.report.standings_wording import sentences
+
+Build = Callable[..., Record]
+AWKWARD = "_A_&_$B$ {50 %} [red] <i>"
+
+
+@pytest.fixture(scope="module")
+def found(sweep: list[Record]) -> Standings:
+    return standings(sweep)
+
+
+@pytest.fixture(scope="module")
+def cifar(sweep: list[Record]) -> Standings:
+    return standings([replace(record, problem="cifar10") for record in sweep])
+
+
+def grid(standings: Standings, name: str) -> Grid:
+    return next(g for g in grids(standings.tables[0]) if g.name == name)
+
+
+def test_the_grids_of_a_table(found: Standings, cifar: Standings) -> None:
+    names = [g.name for g in grids(found.tables[0])]
+    assert names == ["methods", "intervals", "time", "classes-hypervolume", "classes-delta", "dials"]
+    assert "paper" in [g.name for g in grids(cifar.tables[0])]
+    for g in grids(cifar.tables[0]):
+        assert {len(line) for line in g.lines} == {len(g.heads)}, g.name
+
+
+def test_best_and_second_best_are_marked_for_methods_only(record: Build) -> None:
+    h = {"A": 0.9, "B": 0.7, "C": 0.90001, "D": 0.5}
+    runs = [record("run", (v, 1, 1, 1), series=n) for n, v in h.items()]
+    table = standings([*runs, record("retrained")])
+    methods = grid(table, "methods")
+    column = methods.heads.index("H ↑ (×100)")
+    # 90.00 and 90.00 are equally good as printed.
+    assert {line[0].text: line[column].mark for line in methods.lines} == {
+        "Retrain": "", "A": "best", "B": "second", "C": "best", "D": "",
+    }  # fmt: skip
+    delta = methods.heads.index("Δ ↓ (pp)")
+    assert next(line[delta] for line in methods.lines if line[0].text == "A") == ("10.00", "best")
+
+
+def test_the_papers_form(found: Standings) -> None:
+    """RA of CUP's nearest runs, γ = 1: 90 %, 89 % and 88 % on the three seeds of both classes."""
+    cells = next(line for line in grid(found, "methods").lines if line[0].text == "CUP")
+    assert re.fullmatch(r"\d+\.\d\d \(\d+\.\d\d\)", cells[1].text)
+
+
+def test_sentences_say_who_leads_whoever_it_is(record: Build) -> None:
+    values = {"CUP": (0.98, 0.99), "WS": (0.97, 0.999), "GA": (0.5, 0.52), "RL": (0.4, 0.43)}
+    runs = [
+        record("run", (v, 1, 1, 1), series=n, seed=s) for n, row in values.items() for s, v in enumerate(row)
+    ]
+    (table,) = standings(runs).tables
+    assert sentences(table)[0] == (
+        "H: CUP leads with 98.50 (95 % interval 92.15 to 104.85); WS (difference 0.05, interval -12.02 to 12.12) is "
+        "tied with it; GA (difference 47.50, interval 41.15 to 53.85) is behind; so is the 1 after it."
+    )
+    (alone,) = standings([record("run", (0.5, 1, 1, 1))]).tables
+    assert sentences(alone)[0] == "H: CUP is alone, with 50.00 (one set, no interval)."
+    assert sentences(alone)[-1] == "Time a run: CUP is alone, with 1.00 s (one set, no interval)."
+
+
+def test_sentences_about_missing_sets(record: Build) -> None:
+    runs = [record("run", (0.5 + 0.01 * s, 1, 1, 1), series="A", seed=s) for s in range(6)]
+    runs += [record("run", (0.9, 1, 1, 1), series="B", seed=s) for s in (0, 1)]
+    runs += [record("run", (0.9, 1, 1, 1), series="C", seed=0)]
+    (table,) = standings(runs).tables
+    told = sentences(table)[0]
+    assert "A leads with 52.50" in told
+    assert "on the 6 sets in common" in told
+    assert "B, run on other sets too or on fewer, is better on the 2 that both have (by 39.50)" in told
+    assert told.endswith("too few sets to tell C from it.")
+
+
+def test_markdown(found: Standings, cifar: Standings) -> None:
+    text = standings_markdown(found)
+    assert "## digits, class-wise, paper protocol" in text
+    assert "| **" in text
+    assert "<u>" in text
+    assert "The paper has no digits, class-wise." in text
+    assert "&lt;i>" in text
+    assert "### Beside the paper on CIFAR-10" in standings_markdown(cifar)
+    # Every line of a table has as many cells as its head.
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        assert len({re.sub(r"\\\|", "", line).count("|") for line in block.splitlines()}) == 1
+
+
+def test_the_paper_as_context_is_labelled(sweep: list[Record]) -> None:
+    told = standings(sweep, beside="cifar10")
+    text = standings_markdown(told)
+    assert "### Beside the paper on CIFAR-10, context only" in text
+    assert "91.83 (0.97)" in text
+    assert "CUP, paper (SVC)" not in text  # class 3 of digits is not class 3 of CIFAR-10
+    assert "cifar10 (context)" in standings_csv(told)
+    assert json.loads(standings_json(told))["tables"][0]["paper"] == {"dataset": "cifar10", "context": True}
+
+
+def test_latex_escapes_everything() -> None:
+    assert latex_text("a_b & 50 % #1 {x} ~^\\ $") == (
+        r"a\_b \& 50 \% \#1 \{x\} \textasciitilde{}\textasciicircum{}\textbackslash{} \$"
+    )
+    assert latex_text("Δ ↓ γ ℓ1 – é 三\n") == r"$\Delta$ $\downarrow$ $\gamma$ $\ell$1 -- é \texttt{U+4E09} "
+
+
+def test_latex_uses_only_what_it_may(found: Standings, cifar: Standings) -> None:
+    known = {
+        "begin", "end", "centering", "small", "setlength", "tabcolsep", "caption", "label", "toprule", "midrule",
+        "bottomrule", "textbf", "underline", "mathcal", "Delta", "gamma", "lambda", "rho", "uparrow", "downarrow",
+        "times", "ldots", "textless", "textgreater", "usepackage",
+    }  # fmt: skip
+    text = standings_latex(cifar) + standings_latex(found)
+    assert set(re.findall(r"\\([A-Za-z]+)", text)) <= known
+    body = re.sub(r"%.*", "", re.sub(r"\\[\\%$&#_{}]", "", text))
+    assert body.count("{") == body.count("}")
+    assert body.count("$") % 2 == 0
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}")
+    assert all(c.isprintable() or c == "\n" for c in text)
+    # Nothing may stand between a line's break and the rule after it.
+    assert re.search(r"\\\\\n\\bottomrule", text)
+    for table in re.findall(r"\\begin\{tabular\}\{(.*?)\}\n(.*?)\\end\{tabular\}", text, re.S):
+        rows = [line for line in table[1].splitlines() if line.endswith(r"\\")]
+        assert {re.sub(r"\\&", "", row).count("&") for row in rows} == {len(table[0]) - 1}
+    assert r"\_A\_\&\_\$B\$ \{50 \%\} [red] \textless{}i\textgreater{}" in text
+    assert re.search(r"\\textbf\{\d+\.\d\d \(\d+\.\d\d\)\}", text)
+
+
+def test_a_bracket_at_the_start_of_a_line_is_no_argument(record: Build) -> None:
+    text = standings_latex(standings([record("run", series="[1cm]"), record("run", series="*")]))
+    assert "\n{}[1cm] & " in text
+    assert "\n{}* & " in text
+
+
+def test_csv_reads_back(cifar: Standings) -> None:
+    lines = list(csv.DictReader(io.StringIO(standings_csv(cifar))))
+    assert tuple(lines[0]) == CSV_HEADS
+    cup = {
+        line["measure"]: line for line in lines
+        if (line["series"], line["protocol"], line["forget"]) == ("CUP", "clean", "all")
+    }  # fmt: skip
+    row = next(r for r in cifar.tables[1].series if r.name == "CUP")
+    assert set(cup) == set(MEASURES)
+    h = row.measures["hypervolume_svc"]
+    assert float(cup["hypervolume_svc"]["mean"]) == pytest.approx(100 * h.over_sets.mean)
+    assert float(cup["hypervolume_svc"]["low"]) == pytest.approx(100 * h.over_sets.low)
+    assert float(cup["hypervolume_svc"]["paper"]) == pytest.approx(91.83)
+    assert (cup["hypervolume_svc"]["paper dataset"], cup["hypervolume"]["paper"]) == ("cifar10", "")
+    assert (cup["delta"]["unit"], cup["seconds"]["unit"], cup["hypervolume"]["n"]) == ("pp", "s", "6")
+    assert float(cup["seconds"]["mean"]) == 2
+    classes = [line["forget"] for line in lines if line["series"] == "WS" and line["measure"] == "ra"]
+    assert classes == ["all", "3", "10"] * 2
+
+
+def test_csv_holds_no_formula(record: Build) -> None:
+    runs = [record("run", series="=1+1", problem="@x", forget="-2")]
+    line = next(csv.DictReader(io.StringIO(standings_csv(standings(runs)))))
+    assert (line["problem"], line["series"]) == ("'@x", "'=1+1")
+
+
+def test_json_is_whole_and_in_fractions(found: Standings) -> None:
+    told = json.loads(standings_json(found))
+    assert told["schema"] == "gradpivot.standings/1"
+    ra = [row["measures"]["ra"]["mean"] for table in told["tables"] for row in table["rows"]]
+    assert max(ra) <= 1
+
+
+def console_text(found: Standings, width: int = 80) -> str:
+    from rich.console import Console
+
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=False).print(standings_console(found))
+    return out.getvalue()
+
+
+def test_the_console_fits_80_columns_and_cuts_no_number(found: Standings, cifar: Standings) -> None:
+    for text in (console_text(found), console_text(cifar)):
+        assert max(map(len, text.splitlines())) <= 80
+        assert "…" not in text
+        assert "[red]" in text
+        assert "H: " in text
+    assert "94.88 (0.51)" in console_text(cifar)
+
+
+def test_random_subsets_say_their_direction(record: Build) -> None:
+    place = {"kind": "random", "forget": "10 %"}
+    told = standings([record("run", **place), record("retrained", **place), record("original", **place)])
+    assert "RA → retrained (%)" in grid(told, "methods").heads
+    assert "H is taken on 1 − the gap" in standings_markdown(told)
+    assert max(map(len, console_text(told).splitlines())) <= 80
+    unjudged = standings([record("run", **place)])
+    assert [cell.text for cell in grid(unjudged, "methods").lines[0][1:]] == ["–"] * 9
+    for write in (standings_latex, standings_csv, standings_json, console_text):
+        assert write(unjudged)
+
+
+def test_every_format_is_written(found: Standings, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    files = write_standings(found, tmp_path / "new", title="Ours")
+    assert all(path.stat().st_size > 500 for path in files)
+    assert {path.suffix for path in files} == {".md", ".tex", ".csv", ".json", ".html", ".png"}
+    assert (tmp_path / "new" / "standings.csv").read_bytes().startswith(b"\xef\xbb\xbf")
+    assert "<title>Ours</title>" in (tmp_path / "new" / "standings.html").read_text(encoding="utf-8")
+    assert write_standings(found, tmp_path, ["json"]) == [tmp_path / "standings.json"]
+
+
+def test_an_unknown_format_is_refused_before_anything_is_written(found: Standings, tmp_path: Path) -> None:
+    with pytest.raises(GradPivotError, match=r"'pdf'; choose from markdown, latex"):
+        write_standings(found, tmp_path, ["json", "pdf"])
+    assert list(tmp_path.iterdir()) == []
+    assert len(FORMATS) == 6
+
+
+def test_two_writings_are_the_same(sweep: list[Record], found: Standings) -> None:
+    again = standings(reversed(sweep))
+    writers: tuple[Any, ...] = (standings_markdown, standings_latex, standings_csv, standings_json)
+    for write in writers:
+        assert write(again) == write(found)
