@@ -34,7 +34,7 @@ from typing import Any
 import yaml
 
 from gradpivot.errors import GradPivotError
-from gradpivot.methods import method_class
+from gradpivot.methods import list_methods, method_class
 from gradpivot.methods.method import Method
 
 __all__ = ["Forgetting", "Recipe", "Series", "list_recipes", "load_recipe", "numbers_in", "read_recipe_text"]
@@ -371,7 +371,7 @@ def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[Series]:
         raise GradPivotError(
             f"{where} has no series; add one such as CUP: {{method: cup, gamma: [0.3, 0.5]}}"
         )
-    _check_shared(shared, series, f"{where}, settings")
+    _check_shared(shared, f"{where}, settings")
     for name, entry in series.items():
         try:
             methods = _space(str(base), shared, _mapping(entry, "a series"))
@@ -380,14 +380,10 @@ def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[Series]:
         yield Series(name=str(name), protocol=label, methods=methods)
 
 
-def _check_shared(shared: Mapping[str, Any], series: Mapping[str, Any], where: str) -> None:
-    """A setting that no method of the protocol has is a slip, and would be left out silently."""
-    kinds = [
-        method_class(str(e["method"])) for e in series.values() if isinstance(e, Mapping) and "method" in e
-    ]
-    known = sorted({field.name for kind in kinds for field in dataclasses.fields(kind)})
-    if kinds:
-        _only_keys(shared, known, where)
+def _check_shared(shared: Mapping[str, Any], where: str) -> None:
+    """A setting that no method has is a slip, and would be left out silently."""
+    kinds = [method_class(name) for name in list_methods()]
+    _only_keys(shared, sorted({field.name for kind in kinds for field in dataclasses.fields(kind)}), where)
 
 
 def _space(base: str, shared: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[Method, ...]:
