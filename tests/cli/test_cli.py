@@ -153,7 +153,7 @@ def test_every_command_that_runs_takes_a_file(tmp_path):
     file.write_text("seed: 7\nout: there\njson: true\n")
     chosen = parse(["demo", "--config", str(file), "--out", "here"])
     assert (chosen.seed, str(chosen.out), chosen.json) == (7, "here", True)
-    assert parse(["reproduce", "toy", "--config", str(file)]).experiment.seed == 7
+    assert parse(["reproduce", "toy", "--config", str(file)]).chosen.seed == 7
 
 
 def test_protocol_sets_the_papers_defaults():

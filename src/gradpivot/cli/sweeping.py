@@ -35,21 +35,26 @@ def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
         raise GradPivotError(f"--threads is {chosen.threads}; give 1 or more")
     # A console script, unlike "python -m", does not look for modules where the user stands.
     sys.path.insert(0, str(Path.cwd()))
-    store = Store(chosen.store, create=True)
-    try:
-        setting = _setting(recipe, chosen)
-        with _terminating(), _engine(chosen, store) as engine:
-            going = Sweep(recipe, setting, store, engine)
-            try:
-                with watched_sweep(recipe.name, chosen.json) as watch:
-                    state = going.run(watch)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(
-                    f"{standing(going.state)}; everything done is in {chosen.store}"
-                ) from None
-        return state, store.failures()
-    finally:
-        store.close()
+    with _terminating():
+        store = Store(chosen.store, create=True)
+        try:
+            return _run(recipe, chosen, store)
+        finally:
+            store.close()
+
+
+def _run(recipe: Recipe, chosen: SweepOptions, store: Store) -> tuple[State, list[Failure]]:
+    setting = _setting(recipe, chosen)
+    with _engine(chosen, store) as engine:
+        going = Sweep(recipe, setting, store, engine)
+        try:
+            with watched_sweep(recipe.name, chosen.json) as watch:
+                state = going.run(watch)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"{standing(going.state)}; everything done is in {chosen.store}"
+            ) from None
+    return state, store.failures(going.keys)
 
 
 def finished_runs(chosen: CompareOptions) -> tuple[list[Record], list[str]]:

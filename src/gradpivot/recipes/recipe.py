@@ -24,7 +24,7 @@ import dataclasses
 import difflib
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -34,7 +34,7 @@ from typing import Any
 import yaml
 
 from gradpivot.errors import GradPivotError
-from gradpivot.methods import method_class
+from gradpivot.methods import list_methods, method_class
 from gradpivot.methods.method import Method
 
 __all__ = ["Forgetting", "Recipe", "Series", "list_recipes", "load_recipe", "numbers_in", "read_recipe_text"]
@@ -110,6 +110,15 @@ class Recipe:
     seeds: int
     series: tuple[Series, ...]
 
+    def __post_init__(self) -> None:
+        for target in _twice(str(target) for forgetting in self.forget for target in forgetting.targets):
+            raise GradPivotError(f"forget names {target} twice; take one out")
+        for series in self.series:
+            for method in _twice(series.methods):
+                raise GradPivotError(
+                    f"protocol {series.protocol}, {series.name} asks twice for {method.label}; take one out"
+                )
+
     @property
     def protocols(self) -> list[str]:
         """The protocols, in the order of the file."""
@@ -177,6 +186,8 @@ class Recipe:
 
 def list_recipes() -> list[str]:
     """The names of the recipes that come with the package and can be swept."""
+    if not _folder().is_dir():
+        return []
     found = [path.name.removesuffix(".yaml") for path in _folder().iterdir() if path.name.endswith(".yaml")]
     return sorted(name for name in found if "problem" in _resolved(name))
 
@@ -193,7 +204,7 @@ def read_recipe_text(name: str | Path) -> str:
     path = Path(name)
     if path.suffix not in (".yaml", ".yml") and not path.is_file():
         near = difflib.get_close_matches(str(name), list_recipes(), 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else "."
         raise GradPivotError(
             f"there is no recipe {str(name)!r}{hint} Ours are {', '.join(list_recipes())}; your own is a YAML file"
         )
@@ -232,7 +243,7 @@ def numbers_in(text: Any) -> tuple[int, ...]:
         for part in str(text).split(","):
             first, dash, last = part.partition("-")
             some = range(int(first), int(last) + 1) if dash else [int(first)]
-            if not some:
+            if not 1 <= len(some) <= MOST_SETTINGS:
                 raise ValueError
             found += some
     except ValueError:
@@ -246,10 +257,10 @@ def _folder() -> Traversable:
 
 def _resolved(name: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
     """The file's content with what it extends filled in."""
-    if str(name) in seen:
-        raise GradPivotError(f"recipe {name} extends itself: {' → '.join((*seen, str(name)))}")
+    if _identity(name) in map(_identity, seen):
+        raise GradPivotError(f"recipe {seen[0]} extends itself: {' → '.join((*seen, str(name)))}")
     try:
-        content = yaml.safe_load(read_recipe_text(name))
+        content = yaml.load(read_recipe_text(name), _Loader)
     except yaml.YAMLError as error:
         raise GradPivotError(f"recipe {name} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
@@ -257,11 +268,46 @@ def _resolved(name: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
     parent = content.pop("extends", None)
     if parent is None:
         return content
-    below = _resolved(str(parent), (*seen, str(name)))
+    below = _resolved(_beside(name, str(parent)), (*seen, str(name)))
     # What is forgotten is replaced as a whole; half of one recipe's and half of another's is neither.
     if "forget" in content:
         below.pop("forget", None)
     return _merged(below, content)
+
+
+def _beside(name: str | Path, parent: str) -> str:
+    """One of ours by name; a file is looked for beside the one that extends it."""
+    return parent if (_folder() / f"{parent}.yaml").is_file() else str(Path(name).parent / parent)
+
+
+def _identity(name: str | Path) -> str:
+    """One name for a recipe, however its path is spelled."""
+    return str(name) if (_folder() / f"{name}.yaml").is_file() else str(Path(name).resolve())
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which a key may stand only once: of two series of one name, one would be lost silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping whose keys differ."""
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
+        for key in _twice(key for key in keys if isinstance(key, Hashable)):
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} stands twice", node.start_mark
+            )
+        return super().construct_mapping(node, deep)
+
+
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+def _twice(things: Iterable[Any]) -> Iterator[Any]:
+    """Those that equal an earlier one."""
+    seen = set()
+    for thing in things:
+        if thing in seen:
+            yield thing
+        seen.add(thing)
 
 
 def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -329,12 +375,19 @@ def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[Series]:
         raise GradPivotError(
             f"{where} has no series; add one such as CUP: {{method: cup, gamma: [0.3, 0.5]}}"
         )
+    _check_shared(shared, f"{where}, settings")
     for name, entry in series.items():
         try:
             methods = _space(str(base), shared, _mapping(entry, "a series"))
         except GradPivotError as error:
             raise GradPivotError(f"{where}, {name}: {error}") from None
         yield Series(name=str(name), protocol=label, methods=methods)
+
+
+def _check_shared(shared: Mapping[str, Any], where: str) -> None:
+    """A setting that no method has is a slip, and would be left out silently."""
+    kinds = [method_class(name) for name in list_methods()]
+    _only_keys(shared, sorted({field.name for kind in kinds for field in dataclasses.fields(kind)}), where)
 
 
 def _space(base: str, shared: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[Method, ...]:
@@ -360,6 +413,9 @@ def _values(name: str, given: Any) -> list[Any]:
     if isinstance(given, list):
         if not given:
             raise GradPivotError(f"{name} is an empty list; give at least one value")
+        for value in given:
+            if isinstance(value, list | Mapping):
+                raise GradPivotError(f"{name} has {value!r} in its list; a list holds plain values")
         return [_number(value) for value in given]
     return _range(name, given) if isinstance(given, Mapping) else [_number(given)]
 
@@ -372,14 +428,19 @@ def _range(name: str, given: Mapping[str, Any]) -> list[float]:
     first, last, count = (_number(given.get(key)) for key in ("from", "to", "count"))
     scale = given.get("scale", "linear")
     numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (first, last))
-    sound = numeric and isinstance(count, int) and count >= 2 and set(given) <= set(_RANGE_KEYS)
+    sound = (
+        numeric and isinstance(count, int) and 2 <= count <= MOST_SETTINGS and set(given) <= set(_RANGE_KEYS)
+    )
     if not sound or scale not in ("linear", "log") or (scale == "log" and min(first, last) <= 0):
         raise GradPivotError(
             f"{name} is {dict(given)}; a range is {{from: 1e-4, to: 1e-2, count: 20, scale: linear or log}}"
         )
+    shares = [i / (count - 1) for i in range(1, count - 1)]
     if scale == "log":
-        return [_tidy(first * (last / first) ** (i / (count - 1))) for i in range(count)]
-    return [_tidy(first + (last - first) * i / (count - 1)) for i in range(count)]
+        between = [_tidy(first * (last / first) ** share) for share in shares]
+    else:
+        between = [_tidy(first + (last - first) * share) for share in shares]
+    return [float(first), *between, float(last)]
 
 
 def _tidy(value: float) -> float:
@@ -407,7 +468,7 @@ def _only_keys(content: Mapping[str, Any], allowed: Sequence[str], where: str) -
     for key in content:
         if key not in allowed:
             near = difflib.get_close_matches(str(key), allowed, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = f"; did you mean {near[0]!r}?" if near else "."
             raise GradPivotError(f"{where} has no {key!r}{hint} It may have {', '.join(allowed)}")
 
 
@@ -415,7 +476,7 @@ def _known(what: str, wanted: Iterable[str], there: Sequence[str]) -> None:
     for name in wanted:
         if name not in there:
             near = difflib.get_close_matches(name, there, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = f"; did you mean {near[0]!r}?" if near else "."
             raise GradPivotError(
                 f"the recipe has no {what} {name!r}{hint} It has {', '.join(dict.fromkeys(there))}"
             )

@@ -24,6 +24,7 @@ class Setting:
         problem: The problem as it was asked for: a built-in name, or ``module:function``.
         name: What the problem calls itself.
         data: The digest of its data.
+        model: The digest of its model's structure and its task's name; what they compute is the user's to keep.
         training: The recipe of the original and the reference, as settings.
         versions: gradpivot, torch.
         threads: Threads of each run.
@@ -33,6 +34,7 @@ class Setting:
     problem: str
     name: str
     data: str
+    model: str
     training: Mapping[str, Any]
     versions: Mapping[str, str | None]
     threads: int

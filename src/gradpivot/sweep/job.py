@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import textwrap
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -15,6 +17,9 @@ from gradpivot.frontier.record import Record
 from gradpivot.sweep.cell import Cell, Setting
 
 __all__ = ["Answer", "Engine", "Job", "Outcome", "perform"]
+
+_LONGEST = 400
+"""Characters of somebody's error that are told; the log has all of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +49,10 @@ class Job:
         """What it is, for people."""
         if self.cell is None:
             return f"original model, seed {self.seed}"
-        label = ", ".join(f"{name}={value}" for name, value in _telling(self.cell.method).items())
+        told = ", ".join(f"{name}={value}" for name, value in _telling(self.cell.method).items())
+        label = f" ({told})" if told else ""
         what = "class" if self.cell.target["kind"] == "class" else "random"
-        return f"{self.cell.series} ({label}), {what} {self.cell.forget}, seed {self.seed}"
+        return f"{self.cell.series}{label}, {what} {self.cell.forget}, seed {self.seed}"
 
 
 def _telling(method: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,7 +127,7 @@ def perform(job: Job, weights: Callable[[], bytes]) -> Answer:
     value: Record | bytes | None = None
     error = None
     try:
-        work.check_versions(job.setting)
+        work.check_setting(job.setting)
         if job.cell is None:
             value = work.original_weights(job.setting, job.seed)
         else:
@@ -130,8 +136,9 @@ def perform(job: Job, weights: Callable[[], bytes]) -> Answer:
         error = str(wrong)
     except Exception as wrong:
         # Somebody's model or data raised: the whole story goes to the log, one line to the sweep.
-        traceback.print_exc()
-        error = f"{type(wrong).__name__}: {wrong}"
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+        error = textwrap.shorten(f"{type(wrong).__name__}: {wrong}", _LONGEST, placeholder=" …")
     return value, error, time.perf_counter() - started
 
 

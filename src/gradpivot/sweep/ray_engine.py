@@ -7,6 +7,7 @@ to the store, so the nodes need not see it.
 from __future__ import annotations
 
 import logging
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ __all__ = ["RayEngine"]
 
 _LOOK_AT_CLUSTER = 5.0
 """Seconds between two looks at how large the cluster is: nodes come and go."""
+_KNOCK_SECONDS = 10.0
 
 
 class RayEngine:
@@ -50,8 +52,12 @@ class RayEngine:
     def workers(self) -> int:
         """How many jobs the cluster can run at once, as it is now; 1 when it is empty, so that jobs wait there."""
         if time.monotonic() - self._looked > _LOOK_AT_CLUSTER:
-            there = self._ray.cluster_resources()
-            self._capacity = min(int(there.get(name, 0) / need) for name, need in self._needs.items() if need)
+            # By node: a job does not run on half of one and half of another.
+            self._capacity = sum(
+                min(int(node["Resources"].get(name, 0) / need) for name, need in self._needs.items() if need)
+                for node in self._ray.nodes()
+                if node["Alive"]
+            )
             self._looked = time.monotonic()
         return max(1, self._capacity)
 
@@ -103,7 +109,8 @@ class RayEngine:
             self._looked = -_LOOK_AT_CLUSTER
             return Outcome(job=job, lost=_first_line(gone))
         except lost.RayError as wrong:
-            return Outcome(job=job, error=_first_line(wrong))
+            # Such as a node without gradpivot: a traceback whose last line says what is wrong.
+            return Outcome(job=job, error=_lines(wrong)[-1])
 
 
 def _performed(job: Job, weights: list[Any], where: str) -> Answer:
@@ -123,8 +130,9 @@ def _connected(address: str) -> Any:
     except ImportError:
         raise GradPivotError("--engine ray needs Ray; run pip install 'gradpivot[ray]'") from None
     try:
+        _knock(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise GradPivotError(
             f"there is no Ray cluster at {address!r} ({_first_line(error)}); start one with 'ray start --head', "
             f"or leave out --engine ray"
@@ -132,6 +140,16 @@ def _connected(address: str) -> Any:
     return ray
 
 
+def _knock(address: str) -> None:
+    """Raise OSError if nothing listens there: Ray itself would go on trying for many minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=_KNOCK_SECONDS).close()
+
+
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    return _lines(error)[0]
+
+
+def _lines(error: Exception) -> list[str]:
+    return [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]

@@ -12,14 +12,17 @@ import gc
 import hashlib
 import json
 import os
+import re
+import shutil
 import socket
 import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from gradpivot.atomic import replacing, write_text
 from gradpivot.errors import GradPivotError
@@ -32,6 +35,10 @@ SCHEMA = "gradpivot.store/1"
 LEASE_SECONDS = 60.0
 """How long a claim lasts without a heartbeat. A dead process on the same machine is noticed at once."""
 
+_PATIENCE = 60.0
+"""Seconds to wait for another process's write to the index."""
+_PAGE_ROOM = 1 << 17
+"""With less room than this, SQLite cannot extend its files."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS records (key TEXT PRIMARY KEY, size INTEGER, modified INTEGER, row TEXT);
 CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, owner TEXT, host TEXT, pid INTEGER, until REAL);
@@ -128,8 +135,7 @@ class Store:
         Only files that are new or changed since the last time are read, so 100,000 runs take seconds.
         """
         self._refresh()
-        with self._lock:
-            rows = self._index.execute("SELECT row FROM records ORDER BY key").fetchall()
+        rows = self._read("SELECT row FROM records ORDER BY key")
         with _no_collection():
             # As one text: 100,000 small ones take twice as long.
             return [
@@ -145,11 +151,10 @@ class Store:
 
     def _refresh(self) -> None:
         """Make the index agree with the files."""
-        with self._lock:
-            known = {
-                key: Stamp(size, modified)
-                for key, size, modified in self._index.execute("SELECT key, size, modified FROM records")
-            }
+        known = {
+            key: Stamp(size, modified)
+            for key, size, modified in self._read("SELECT key, size, modified FROM records")
+        }
         on_disk = dict(self._records.stamps())
         changed = [key for key, stamp in on_disk.items() if known.get(key) != stamp]
         gone = [key for key in known if key not in on_disk]
@@ -189,8 +194,7 @@ class Store:
 
     def claimed_elsewhere(self) -> int:
         """How many runs other live sweeps on this store are working on."""
-        with self._lock:
-            rows = self._index.execute("SELECT * FROM claims WHERE owner != ?", (self._owner,)).fetchall()
+        rows = self._read("SELECT * FROM claims WHERE owner != ?", self._owner)
         return sum(not _is_over(*rest) for _, *rest in rows)
 
     def release(self, key: str | None = None) -> None:
@@ -211,10 +215,10 @@ class Store:
             )
             index.execute("DELETE FROM claims WHERE key = ?", (key,))
 
-    def failures(self) -> list[Failure]:
-        """The runs that could not be done, the latest last."""
-        with self._lock:
-            return list(self._index.execute("SELECT key, what, reason FROM failures ORDER BY seen"))
+    def failures(self, keys: Collection[str] | None = None) -> list[Failure]:
+        """The runs (of these, if given) that could not be done, the latest last."""
+        rows = self._read("SELECT key, what, reason FROM failures ORDER BY seen")
+        return [row for row in rows if keys is None or row[0] in keys]
 
     # Exchange
 
@@ -231,7 +235,7 @@ class Store:
         Raises:
             GradPivotError: naming the line that cannot be read; nothing of the file is taken then.
         """
-        records = list(_exported(Path(path)))
+        records = list({record.key: record for record in _exported(Path(path))}.values())
         here = {key for key, _ in self._records.stamps()}
         new = [record for record in records if record.key not in here or not self.has(record.key)]
         stamped = [(record, self._records.put(record.key, record.to_dict())) for record in new]
@@ -259,7 +263,7 @@ class Store:
                 raise GradPivotError(
                     f"there is no store in {self.folder}; make one with 'gradpivot sweep digits --store {self.folder}'"
                 )
-            write_text(path, json.dumps({"schema": SCHEMA, "id": uuid.uuid4().hex}) + "\n")
+            _make_once(path, json.dumps({"schema": SCHEMA, "id": uuid.uuid4().hex}) + "\n")
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             schema, identity = content["schema"], str(content["id"])
@@ -276,14 +280,21 @@ class Store:
         path = self.folder / "index.sqlite"
         try:
             return _opened(path)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError) and not _is_damage(error):
-                if not os.access(self.folder, os.W_OK):
-                    return _opened(Path(":memory:"))
+        except sqlite3.OperationalError as error:
+            if os.access(self.folder, os.W_OK):
                 raise _as_disk_error(error, path) from error
+            return _opened(Path(":memory:"))
+        except sqlite3.DatabaseError:
             for ending in ("", "-wal", "-shm"):
                 Path(f"{path}{ending}").unlink(missing_ok=True)
             return _opened(path)
+
+    def _read(self, query: str, *values: Any) -> list[Any]:
+        with self._lock:
+            try:
+                return self._index.execute(query, values).fetchall()
+            except sqlite3.DatabaseError as error:
+                raise _as_disk_error(error, self.folder / "index.sqlite") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -296,7 +307,7 @@ class Store:
             except BaseException as error:
                 if self._index.in_transaction:
                     self._index.execute("ROLLBACK")
-                if isinstance(error, sqlite3.OperationalError):
+                if isinstance(error, sqlite3.DatabaseError):
                     raise _as_disk_error(error, self.folder / "index.sqlite") from error
                 raise
 
@@ -315,26 +326,57 @@ def _no_collection() -> Iterator[None]:
 
 def _opened(path: Path) -> sqlite3.Connection:
     # Autocommit mode: transactions are ours. Other processes' writes are waited for.
-    index = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+    index = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
     try:
-        index.execute("PRAGMA journal_mode = WAL")
+        _switch_to_wal(index)
         # The files are the truth: after a power cut the index may lose its last lines, and finds them again.
         index.execute("PRAGMA synchronous = NORMAL")
         index.executescript(_TABLES)
+        # Damage further back would show only when somebody reads it; 100,000 runs take a third of a second.
+        if (told := index.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(told)
     except BaseException:
         index.close()
         raise
     return index
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
-    return "malformed" in str(error) or "not a database" in str(error)
+def _switch_to_wal(index: sqlite3.Connection) -> None:
+    """Several processes may read while one writes. SQLite does not wait by itself when two switch at once."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            index.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
-def _as_disk_error(error: sqlite3.OperationalError, path: Path) -> Exception:
+def _make_once(path: Path, text: str) -> None:
+    """Write a file that of several processes only the first makes; the others find it, and whole."""
+    mine = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    write_text(mine, text)
+    try:
+        path.hardlink_to(mine)
+    except FileExistsError:
+        pass
+    except OSError:
+        # A file system without links; the last one wins there.
+        mine.replace(path)
+    finally:
+        mine.unlink(missing_ok=True)
+
+
+def _as_disk_error(error: sqlite3.DatabaseError, path: Path) -> Exception:
     """SQLite's words for a full disk as the OSError that callers know."""
-    if "full" in str(error) or "disk I/O" in str(error):
-        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        # SQLite calls a full disk an I/O error in some of its files.
+        full = code == sqlite3.SQLITE_FULL or shutil.disk_usage(path.parent).free < _PAGE_ROOM
+        number = errno.ENOSPC if full else errno.EIO
+        return OSError(number, os.strerror(number), str(path))
     return GradPivotError(
         f"the index {path} cannot be used ({error}); delete it, it is rebuilt from the runs"
     )
@@ -373,10 +415,17 @@ def _exported(path: Path) -> Iterator[Record]:
         raise GradPivotError(
             f"{path} is not text in UTF-8; give what 'gradpivot store export' wrote"
         ) from None
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not splitlines: a line separator may stand inside a text, and JSON leaves it as it is.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
         try:
-            yield Record.from_dict(json.loads(line))
+            record = Record.from_dict(json.loads(line))
+            # The key becomes a file's name.
+            if not re.fullmatch(r"[0-9a-f]{8,64}", record.key):
+                raise ValueError(f"its key is {record.key!r}")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise GradPivotError(
                 f"{path}, line {number} is not an exported run ({error}); nothing was taken in"
             ) from None
+        yield record

@@ -98,6 +98,11 @@ class Sweep:
         self._successes = 0
         self._last_look = self._last_told = 0.0
 
+    @property
+    def keys(self) -> Collection[str]:
+        """The keys of all its runs, done or not."""
+        return self._cells.keys()
+
     def run(self, watch: Watch | None = None) -> State:
         """Run until nothing is missing, or only what failed.
 
@@ -113,6 +118,7 @@ class Sweep:
             if time.monotonic() - beat > LEASE_SECONDS / 4:
                 self._store.heartbeat()
                 beat = time.monotonic()
+            self._clock.tick()
             if not self._in_flight:
                 self._look_elsewhere()
             self._tell(watch)
@@ -125,18 +131,17 @@ class Sweep:
         return {key: seed for key, seed in wanted.items() if not self._store.has_original(key)}
 
     def _fill(self) -> None:
-        """Claim and submit as much as the engine takes."""
-        free = self._engine.slots() - len(self._in_flight)
-        if free <= 0:
-            return
-        for key in self._store.claim(self._claimable(), free):
-            if self._is_there(key):
-                self._store.release(key)
-                self._note_done(key)
-            else:
-                job = self._job(key)
-                self._in_flight[key] = job
-                self._engine.submit(job)
+        """Claim and submit as much as the engine takes; what another sweep has finished meanwhile is passed over."""
+        while (free := self._engine.slots() - len(self._in_flight)) > 0:
+            claimed = self._store.claim(self._claimable(), free)
+            for key in claimed:
+                if self._found(key):
+                    self._store.release(key)
+                else:
+                    self._in_flight[key] = job = self._job(key)
+                    self._engine.submit(job)
+            if len(claimed) < free:
+                return
 
     def _claimable(self) -> Iterator[str]:
         """Originals first, then every run whose original is there."""
@@ -193,8 +198,15 @@ class Sweep:
         if not self._successes and self.state.failed >= MOST_FIRST_FAILURES:
             raise GradPivotError(f"the first {self.state.failed} runs all failed, the last one with: {why}")
 
-    def _is_there(self, key: str) -> bool:
-        return self._store.has_original(key) if key in self._originals else self._store.has(key)
+    def _found(self, key: str) -> bool:
+        """Whether a run or an original has been finished elsewhere; it is counted then."""
+        if key in self._originals:
+            done = {key: False} if self._store.has_original(key) else {}
+        else:
+            done = self._store.done([key])
+        for diverged in done.values():
+            self._note_done(key, diverged)
+        return bool(done)
 
     def _note_done(self, key: str, diverged: bool = False) -> None:
         if self._originals.pop(key, None) is None:
@@ -209,8 +221,8 @@ class Sweep:
         self._last_look = time.monotonic()
         for key, diverged in self._store.done(list(self._missing)).items():
             self._note_done(key, diverged)
-        for key in [key for key in self._originals if self._store.has_original(key)]:
-            self._note_done(key)
+        for key in list(self._originals):
+            self._found(key)
 
     def _tell(self, watch: Watch | None) -> None:
         if self._missing and time.monotonic() - self._last_told < _LOOK:
@@ -231,19 +243,25 @@ class _Clock:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._started = time.monotonic()
+        self._started = self._ticked = time.monotonic()
         self._seconds: dict[str, list[float]] = defaultdict(list)
-        self._total = self._useful = self.busy_seconds = 0.0
+        self._total = self._useful = self._offered = self.busy_seconds = 0.0
 
     @property
     def seconds(self) -> float:
         """Since the sweep began."""
         return time.monotonic() - self._started
 
+    def tick(self) -> None:
+        """Count the workers' time since the last tick; on a cluster they come and go."""
+        now = time.monotonic()
+        self._offered += (now - self._ticked) * self._engine.workers()
+        self._ticked = now
+
     @property
     def busy(self) -> float | None:
-        """The jobs' time over the workers' time."""
-        return self.busy_seconds / (self.seconds * self._engine.workers()) if self.busy_seconds else None
+        """The jobs' time over the workers' time; a job counts when it ends."""
+        return min(1.0, self.busy_seconds / self._offered) if self._offered and self.busy_seconds else None
 
     @property
     def useful(self) -> float | None:
@@ -253,11 +271,11 @@ class _Clock:
     def count(self, record: Record) -> None:
         """A run has come back."""
         timing = record.provenance["timing"]
-        self._total += timing["total"]
-        # An original is only evaluated.
-        parts = timing.get("unlearning", 0) + timing.get("evaluation", 0)
-        self._useful += parts or timing["total"]
-        self._seconds[record.series].append(timing["total"])
+        # An original is only evaluated. A run that was resumed counts the time before its interruption too.
+        parts = timing.get("unlearning", 0) + timing.get("evaluation", 0) or timing["total"]
+        self._total += max(timing["total"], parts)
+        self._useful += parts
+        self._seconds[record.series].append(max(timing["total"], parts))
 
     def left(self, missing: Collection[Cell]) -> float | None:
         """Each missing run at its series' mean so far, over the workers there are."""
@@ -268,5 +286,5 @@ class _Clock:
         counts = Counter(cell.series for cell in missing)
         work = sum(means.get(series, usual) * n for series, n in counts.items())
         # Overheads between jobs are part of the time too.
-        share = max(min(self.busy or 1.0, 1.0), 0.1)
+        share = max(self.busy or 1.0, 0.1)
         return work / self._engine.workers() / share

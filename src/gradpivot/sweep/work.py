@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -13,6 +14,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import nn
 
+from gradpivot.checkpoint import Checkpoint
 from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import evaluate
@@ -20,13 +22,14 @@ from gradpivot.frontier.frontier import Point
 from gradpivot.frontier.record import Record
 from gradpivot.methods import make_method
 from gradpivot.provenance import environment
+from gradpivot.randomness import isolated
 from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import run_method
-from gradpivot.sweep.cell import Cell, Setting
+from gradpivot.run import run_key, run_method
+from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.original import train_original
 from gradpivot.tasks.classification import Classification
 
-__all__ = ["check_versions", "original_weights", "run_cell", "setting_of"]
+__all__ = ["check_setting", "original_weights", "run_cell", "setting_of"]
 
 # A worker walks through the cells target by target, so a few splits and models at hand are enough.
 _AT_HAND = 8
@@ -40,6 +43,7 @@ def setting_of(problem: str, threads: int, device: str) -> Setting:
         problem=problem,
         name=found.name,
         data=_any_split(problem).data_digest,
+        model=_structure(problem),
         training=found.training.to_dict(),
         versions=_versions(),
         threads=threads,
@@ -47,13 +51,31 @@ def setting_of(problem: str, threads: int, device: str) -> Setting:
     )
 
 
-def check_versions(setting: Setting) -> None:
-    """Raise unless this process has the versions that the sweep's keys speak of: a cluster may be of many."""
+def check_setting(setting: Setting) -> None:
+    """Raise unless this process has what the sweep's keys speak of: a cluster may be of many versions and data."""
     mine = _versions()
     if mine != setting.versions:
         raise GradPivotError(
             f"this worker has {mine}, the sweep {dict(setting.versions)}; install the same versions everywhere"
         )
+    here = setting_of(setting.problem, setting.threads, setting.device)
+    for part in ("name", "data", "model", "training"):
+        if getattr(here, part) != getattr(setting, part):
+            raise GradPivotError(
+                f"the problem {setting.problem} has another {part} on this worker ({getattr(here, part)}) than in the "
+                f"sweep ({getattr(setting, part)}); bring it up to date everywhere, then start the sweep again"
+            )
+
+
+@lru_cache(maxsize=_AT_HAND)
+def _structure(problem: str) -> str:
+    """The model's modules, weights' names, shapes and types, and the task's class, as a digest."""
+    found = _problem(problem)
+    with isolated():
+        model = found.model()
+    weights = [(name, list(t.shape), str(t.dtype)) for name, t in model.state_dict().items()]
+    modules = [(name, type(module).__name__) for name, module in model.named_modules()]
+    return digest_of([modules, weights, type(found.task).__name__])
 
 
 def _versions() -> dict[str, str | None]:
@@ -88,10 +110,12 @@ def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None 
         scores = evaluate(model, split, problem.task or Classification())
         point, timing, told = Point(label="Original", settings={}, scores=scores), {}, {}
     else:
+        method = make_method(cell.method)
+        _discard_unusable(checkpoint, run_key(split, method, cell.seed, model))
         result = run_method(
             model,
             split,
-            make_method(cell.method),
+            method,
             seed=cell.seed,
             task=problem.task,
             factory=problem.model,
@@ -119,6 +143,17 @@ def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None 
             "timing": {**timing, "total": time.perf_counter() - started},
         },
     )
+
+
+def _discard_unusable(path: Path | None, key: str) -> None:
+    """A checkpoint that cannot be continued from is thrown away: the run starts over, as its owner would have it."""
+    if path is None:
+        return
+    try:
+        Checkpoint(path, key, 0).load()
+    except GradPivotError as error:
+        sys.stderr.write(f"started over: {error}\n")
+        path.unlink(missing_ok=True)
 
 
 def telemetry(history: Mapping[str, Sequence[Any]]) -> dict[str, float]:
