@@ -210,6 +210,8 @@ class SweepOptions:
     """How many seeds, from 0 on; each has its own original, references and subsets."""
     methods: str = "all"
     """Only these methods, for example cup,ws."""
+    without: str = ""
+    """All methods but these, for example cagrad,mgda."""
     protocols: str = "all"
     """Only these protocols: paper (as printed), clean (our corrections), or the recipe's own."""
     jobs: int | None = None

@@ -88,10 +88,19 @@ def asked_for(chosen: SweepOptions) -> Recipe:
         forget.append(Forgetting(fraction=chosen.fraction))
     return recipe.only(
         methods=_names(chosen.methods),
+        without=_names(chosen.without) or (),
         protocols=_names(chosen.protocols),
         forget=forget,
         seeds=chosen.seeds,
     )
+
+
+def _check_installed(recipe: Recipe) -> None:
+    for series in recipe.series:
+        try:
+            series.methods[0].check_installed()
+        except GradPivotError as error:
+            raise GradPivotError(f"{error}, or leave it out with --without {series.method}") from None
 
 
 def _names(text: str) -> list[str] | None:

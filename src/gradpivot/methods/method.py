@@ -81,6 +81,13 @@ class Method(ABC):
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Change ``model`` in place so that it forgets; the Loop has made the copy."""
 
+    def check_installed(self) -> None:
+        """Raise if something it needs is not installed; a sweep asks before it begins.
+
+        Raises:
+            GradPivotError: with the extra that installs it.
+        """
+
     @classmethod
     def protocol(cls, name: str, **settings: Any) -> Self:
         """The method under a named protocol: ``paper`` (as printed) or ``clean`` (our safe defaults).

@@ -56,6 +56,10 @@ class TorchJDDescent(LossWeightedDescent):
         with self._imports():
             return LossWeighted(self._scaled(self.rule()), self.forget_weight, self.retain_weight)
 
+    def check_installed(self) -> None:
+        """Raise if TorchJD or a solver of its is missing."""
+        self.weighting()
+
     def _scaled(self, rule: Rule) -> Weighting:
         return at_unit_scale(rule)
 

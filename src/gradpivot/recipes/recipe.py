@@ -155,11 +155,12 @@ class Recipe:
         self,
         *,
         methods: Sequence[str] | None = None,
+        without: Sequence[str] = (),
         protocols: Sequence[str] | None = None,
         forget: Sequence[Forgetting] | None = None,
         seeds: int | None = None,
     ) -> Recipe:
-        """A part of the recipe: some methods (by series or method name), protocols, targets or seeds.
+        """A part of the recipe: some methods (by series or method name), all but some, protocols, targets or seeds.
 
         Raises:
             GradPivotError: for a name that is not in it, with those that are.
@@ -169,11 +170,11 @@ class Recipe:
             _known("protocol", protocols, self.protocols)
             chosen = tuple(s for s in chosen if s.protocol in protocols)
         if methods is not None:
-            wanted = [name.casefold() for name in methods]
-            _known("method", wanted, [n for s in self.series for n in (s.method, s.name.casefold())])
-            chosen = tuple(s for s in chosen if s.method in wanted or s.name.casefold() in wanted)
+            chosen = tuple(s for s in chosen if s in self._named(methods))
+        unwanted = self._named(without)
+        chosen = tuple(s for s in chosen if s not in unwanted)
         if not chosen:
-            raise GradPivotError(f"nothing of the recipe {self.name} is left to run; ask for less at once")
+            raise GradPivotError(f"nothing of the recipe {self.name} is left to run; leave less out")
         if seeds is not None and seeds < 1:
             raise GradPivotError(f"--seeds is {seeds}; give 1 or more")
         return replace(
@@ -182,6 +183,12 @@ class Recipe:
             forget=tuple(forget) if forget else self.forget,
             seeds=self.seeds if seeds is None else seeds,
         )
+
+    def _named(self, names: Sequence[str]) -> list[Series]:
+        """The series of these names or methods, in any case of letters."""
+        wanted = [name.casefold() for name in names]
+        _known("method", wanted, [n for s in self.series for n in (s.method, s.name.casefold())])
+        return [s for s in self.series if s.method in wanted or s.name.casefold() in wanted]
 
 
 def list_recipes() -> list[str]:
