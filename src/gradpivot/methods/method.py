@@ -81,7 +81,7 @@ class Method(ABC):
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Change ``model`` in place so that it forgets; the Loop has made the copy."""
 
-    def check_installed(self) -> None:
+    def check_installed(self) -> None:  # noqa: B027 - most methods need nothing more
         """Raise if something it needs is not installed; a sweep asks before it begins.
 
         Raises:
