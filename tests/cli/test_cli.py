@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gradpivot import list_methods
 from gradpivot.cli import main
 from gradpivot.cli.parser import parse
+from gradpivot.methods import list_methods
 from gradpivot.version import __version__
 
 QUICK = ["--classes", "3", "--epochs", "1"]
@@ -321,8 +321,8 @@ def test_help_says_what_can_be_chosen(words, told, capsys):
 def test_a_mistyped_method_lists_the_methods(capsys):
     with pytest.raises(SystemExit):
         main(["unlearn", "cpu", "--classes", "3"])
-    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert ", ".join(list_methods()) in told
+    told = set(capsys.readouterr().err.replace(",", " ").split())
+    assert set(list_methods()) <= told
 
 
 def test_trace_draws_and_picks(original, tmp_path, capsys):
