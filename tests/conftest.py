@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import pytest
 import torch
 from hypothesis import settings
+
+from gradpivot.evaluate.scores import Scores
+from gradpivot.frontier.frontier import Point
+from gradpivot.frontier.record import Record
 
 # CI must not fail on a new random example that nobody has seen; developers' runs go on exploring.
 settings.register_profile("ci", derandomize=True)
@@ -13,3 +20,66 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 # Bit-identical repeats are promised for one thread count; small models are fastest with one.
 torch.set_num_threads(1)
+
+
+def build_record(role: str = "run", scores: Sequence[float] | None = (1, 1, 1, 1), **changes: Any) -> Record:
+    """A finished run with these RA, UA, TA, MIA (and MIA of the SVC); None for one that diverged."""
+    name = {"original": "Original", "retrained": "Retrain"}.get(role, "CUP")
+    values: dict[str, Any] = {
+        "problem": "digits", "kind": "class", "forget": "3", "seed": 0, "role": role, "series": name,
+        "protocol": "clean" if role == "run" else "", "method": name.lower(),
+    }  # fmt: skip
+    point = {"label": name, "settings": {}, "seconds": 1.0, "determined": True, "knob": None}
+    point |= {key: changes.pop(key) for key in tuple(changes) if key in point}
+    values |= changes
+    determined = point.pop("determined")
+    if scores is None:
+        lost = {"step": 1, "reason": "loss is not finite"}
+        found = Point(scores=Scores.of_diverged(), diverged=lost, **point)
+    else:
+        ra, ua, ta, mia, *svc = map(float, scores)
+        found = Point(
+            scores=Scores(ra=ra, ua=ua, ta=ta, mia=mia, mia_svc=svc[0] if svc else mia, mia_svc_accuracy=0.9,
+                          mia_svc_determined=determined, n_forget=100, n_retain=900, n_test=300),
+            **point,
+        )  # fmt: skip
+    key = values.pop("key", None) or repr((sorted(values.items(), key=str), point, scores))
+    return Record(key=key, point=found, **values)
+
+
+@pytest.fixture(scope="session")
+def record() -> Callable[..., Record]:
+    """The builder of finished runs: ``record("run", (1, 1, 1, 1), series="WS", seed=2)``."""
+    return build_record
+
+
+@pytest.fixture(scope="session")
+def sweep() -> list[Record]:
+    """Two protocols, two classes, three seeds; CUP along γ at two rates, WS and a method with an awkward name."""
+    found = []
+    for forget in ("3", "10"):
+        for seed in range(3):
+            place = {"forget": forget, "seed": seed}
+            found.append(build_record("original", (1, 0, 0.95, 0.02), seconds=0.0, **place))
+            found.append(build_record("retrained", (1, 1, 0.94, 0.99), seconds=50.0, **place))
+            for protocol in ("paper", "clean"):
+                for i in range(12):
+                    found += _runs(i, 0.01 * seed, protocol=protocol, **place)
+    return found
+
+
+def _runs(i: int, shift: float, **place: Any) -> list[Record]:
+    gamma, lr = (i % 6) / 5, (0.01, 0.1)[i // 6]
+    cup = (
+        None
+        if (gamma, lr, place["seed"]) == (1, 0.1, 2)
+        else (1 - 0.1 * gamma**2 - shift, gamma, 0.9, gamma, 0.5)
+    )
+    ws = (0.97 - 0.3 * gamma - shift, min(1, 1.5 * gamma), 0.9, gamma)
+    dial, rate = {"gamma": gamma, "lr": lr, "epochs": 5}, {"forget_weight": gamma, "lr": lr}
+    return [
+        build_record("run", cup, settings=dial, knob=gamma, label=f"CUP({gamma}, {lr})", seconds=2.0, **place),
+        build_record("run", ws, series="WS", settings=rate, knob=gamma, label=f"WS({gamma}, {lr})", **place),
+        build_record("run", ws, series="_A_&_$B$ {50 %} [red] <i>", settings=rate, knob=gamma, determined=False,
+                     label=f"x({gamma}, {lr})", **place),
+    ]  # fmt: skip

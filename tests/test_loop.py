@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import TensorDataset
 
-from gradpivot import CUP, WS, Classification, ForgetSplit, unlearn
+from gradpivot import CUP, WS, Classification, ForgetSplit, Retrain, unlearn
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
@@ -39,6 +40,18 @@ def test_recalibrated_statistics_are_the_average_over_what_is_given():
     torch.testing.assert_close(statistics(model), expected, atol=1e-5, rtol=1e-4)
     assert model.layers[1].momentum == 0.1
     assert model.training
+
+
+def test_plain_training_recalibrates_too():
+    """Retrain took the setting and trained as with ``train``."""
+    kept, renewed = (
+        unlearn(trained(), split(), Retrain(batchnorm=policy, epochs=1, batch_size=80)).model
+        for policy in ("train", "recalibrate")
+    )
+    assert torch.equal(next(kept.parameters()), next(renewed.parameters()))
+    features, labels = blobs().tensors
+    expected = renewed.layers[0](features[labels != 0]).mean(0)
+    torch.testing.assert_close(statistics(renewed), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_frozen_batchnorm_leaves_dropout_in_train_mode():
@@ -204,3 +217,18 @@ def test_what_is_no_method_is_explained(wrong):
 def test_seeds_are_whole_numbers():
     with pytest.raises(GradPivotError, match="whole number"):
         unlearn(trained(), split(), CUP(epochs=1), seed=1.5)
+
+
+def test_measuring_the_step_leaves_float64_weights_alone():
+    """A float64 weight needs no conversion, so the difference must not be taken in its own memory."""
+    split = ForgetSplit.by_class(
+        TensorDataset(blobs().tensors[0].double(), blobs().tensors[1]), blobs(seed=1), 0
+    )
+    method = WS(lr=0.01, momentum=0.0, epochs=1, batch_size=40, max_norm=None)
+    model = trained().double()
+    outcome = Loop().run(method, model, Classification(), split)
+    moved = sum(
+        float((a - b).detach().square().sum())
+        for a, b in zip(outcome.model.parameters(), model.parameters(), strict=True)
+    )
+    assert moved**0.5 == pytest.approx(0.01 * outcome.history["step_norm"][0], rel=1e-9)

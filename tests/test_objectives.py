@@ -57,3 +57,39 @@ def test_an_objective_of_ones_own():
             register_objective(mine)
     finally:
         _OBJECTIVES.pop("test-uniform")
+
+
+def drawn_labels(n: int, k: int, seed: int, true: int = 0) -> torch.Tensor:
+    """The labels that random_label drew, read off the gradient: softmax − one-hot has its only negative there."""
+    torch.manual_seed(seed)
+    z = torch.zeros(n, k, requires_grad=True)
+    objective("random_label")(z, torch.full((n,), true)).backward()
+    negative = z.grad < 0
+    assert bool((negative.sum(1) == 1).all())
+    return negative.long().argmax(1)
+
+
+@pytest.mark.parametrize("k", [2, 3, 10])
+def test_random_labels_are_uniform_over_all_classes_the_true_one_included(k):
+    from scipy.stats import chisquare
+
+    for seed in range(3):
+        counts = drawn_labels(20_000, k, seed, true=1).bincount(minlength=k)
+        assert chisquare(counts.numpy()).pvalue > 1e-3
+
+
+def test_random_labels_depend_on_the_generator_only():
+    assert torch.equal(drawn_labels(50, 5, 3), drawn_labels(50, 5, 3, true=4))
+    assert not torch.equal(drawn_labels(50, 5, 3), drawn_labels(50, 5, 4))
+    z, y = torch.randn(50, 5), torch.zeros(50, dtype=torch.long)
+    assert objective("random_label")(z, y).item() != objective("random_label")(z, y).item()
+
+
+def test_random_label_is_cross_entropy_to_what_was_drawn():
+    z, y = torch.randn(40, 4), torch.zeros(40, dtype=torch.long)
+    drawn = drawn_labels(40, 4, 7)
+    torch.manual_seed(7)
+    torch.testing.assert_close(
+        objective("random_label")(z, y), -z.log_softmax(1).gather(1, drawn[:, None]).mean()
+    )
+    assert objective("random_label").lower_bound == 0

@@ -28,9 +28,14 @@ if TYPE_CHECKING:
     from gradpivot.methods.be import BE
     from gradpivot.methods.bs import BS
     from gradpivot.methods.cup import CUP
+    from gradpivot.methods.dcgd import DCGD
     from gradpivot.methods.ga import GA
     from gradpivot.methods.iu import IU
+    from gradpivot.methods.l1_sparse import L1Sparse
+    from gradpivot.methods.pcgrad import PCGrad
     from gradpivot.methods.retrain import Retrain
+    from gradpivot.methods.rl import RL
+    from gradpivot.methods.salun import SalUn
     from gradpivot.methods.ws import WS
     from gradpivot.run import Result
     from gradpivot.tasks.classification import Classification
@@ -39,17 +44,22 @@ __all__ = [
     "BE",
     "BS",
     "CUP",
+    "DCGD",
     "GA",
     "IU",
+    "RL",
     "WS",
     "Classification",
     "ForgetSplit",
     "Frontier",
     "GradPivotError",
+    "L1Sparse",
+    "PCGrad",
     "Pivot",
     "PivotStep",
     "Result",
     "Retrain",
+    "SalUn",
     "Scores",
     "Trace",
     "__version__",
@@ -67,15 +77,20 @@ _HOMES = {
     "BS": "methods.bs",
     "CUP": "methods.cup",
     "Classification": "tasks.classification",
+    "DCGD": "methods.dcgd",
     "ForgetSplit": "data.split",
     "Frontier": "frontier.frontier",
     "GA": "methods.ga",
     "GradPivotError": "errors",
+    "L1Sparse": "methods.l1_sparse",
     "IU": "methods.iu",
+    "PCGrad": "methods.pcgrad",
     "Pivot": "backward",
     "PivotStep": "backward",
+    "RL": "methods.rl",
     "Result": "run",
     "Retrain": "methods.retrain",
+    "SalUn": "methods.salun",
     "Scores": "evaluate.scores",
     "Trace": "api",
     "WS": "methods.ws",

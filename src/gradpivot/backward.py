@@ -192,9 +192,9 @@ class Pivot:
         forget, retain = self._with_accumulated(forget, retain)
         self._accumulated = None
         if mask is not None:
-            masks = _trainable_masks(mask, parameters)
-            _apply_mask(forget, masks)
-            _apply_mask(retain, masks)
+            masks = trainable_masks(mask, parameters)
+            apply_mask(forget, masks)
+            apply_mask(retain, masks)
         step = self._write(wanted, forget, retain, gamma, scaler.get_scale() if scaler else 1.0, scaler)
         self.steps += 1
         return step
@@ -365,7 +365,12 @@ def _listed(parameters: Iterable[Tensor]) -> list[Tensor]:
     return listed
 
 
-def _trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> list[Tensor | None]:
+def trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """The masks of those parameters that require gradients.
+
+    Raises:
+        GradPivotError: unless there is one mask of the same shape, or None, for each parameter.
+    """
     masks = list(mask)
     if len(masks) != len(parameters):
         raise GradPivotError(f"there are {len(masks)} masks for {len(parameters)} parameters; give one each")
@@ -377,7 +382,8 @@ def _trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor]
     return [m for m, p in zip(masks, parameters, strict=True) if p.requires_grad]
 
 
-def _apply_mask(gradients: Gradient, masks: Sequence[Tensor | None]) -> None:
+def apply_mask(gradients: Gradient, masks: Sequence[Tensor | None]) -> None:
+    """Zero the gradients where their mask is zero; a NaN stays one, so that it is still seen."""
     for gradient, mask in zip(gradients, masks, strict=True):
         if gradient is not None and mask is not None:
             gradient.mul_(mask.to(gradient.dtype))

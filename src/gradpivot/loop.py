@@ -1,7 +1,7 @@
 """What must be identical for all methods: batches, gradients, step, clock, telemetry, guard, checkpoints.
 
-A method is a plain ``for`` loop over :meth:`Loop.paired_batches` or :meth:`Loop.batches`; the Loop owns everything that
-would make two methods incomparable if each did it for itself.
+A method is a plain ``for`` loop over :meth:`Loop.paired_batches`, :meth:`Loop.sequential_batches` or
+:meth:`Loop.batches`; the Loop owns everything that would make two methods incomparable if each did it for itself.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpivot.backward import Gradient, describe, gradient_of, limited
+from gradpivot.backward import Gradient, apply_mask, describe, gradient_of, limited, trainable_masks
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.data.loader import Loader
 from gradpivot.data.order import batch_count, cut, default_batch_size, paired_order, shuffled
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.geometry.combination import combine
 from gradpivot.geometry.gramian import Gram, change_along, gram_of
 from gradpivot.geometry.weighting import Weights
@@ -31,12 +31,13 @@ from gradpivot.initialisation import reinitialise
 from gradpivot.normalisation import apply_policy, recalibrate
 from gradpivot.optimizers import Recipe, make_optimizer, rate_factor
 from gradpivot.randomness import derive, isolated, reseed
+from gradpivot.saliency import saliency_mask
 
 if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["Diverged", "Gradients", "Loop", "Outcome", "PairedBatch", "Progress"]
+__all__ = ["Batch", "Diverged", "Gradients", "Loop", "Outcome", "PairedBatch", "Progress"]
 
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all)."""
@@ -58,6 +59,17 @@ class RunnableMethod(Protocol):
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Change ``model`` in place."""
         ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's data: samples to keep or samples to forget."""
+
+    data: Any
+    progress: float
+    """How much of the run is done, from 0 at the first step to 1 at the last."""
+    forgets: bool = False
+    """Whether these are samples to forget."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +129,7 @@ class Loop:
     _descent: _Descent | None = field(default=None, init=False)
     _move: _Move | None = field(default=None, init=False)
     _keeper: Checkpoint | None = field(default=None, init=False)
+    _mask: list[Tensor | None] | None = field(default=None, init=False)
 
     def run(
         self, method: RunnableMethod, model: nn.Module, task: Task, split: ForgetSplit, *, key: str = ""
@@ -132,7 +145,8 @@ class Loop:
         """
         working = copy.deepcopy(model)
         modes = [module.training for module in model.modules()]
-        self._history, self._step, self._descent, self._move = [], 0, None, None
+        self._history, self._step = [], 0
+        self._descent, self._move, self._mask = None, None, None
         self._keeper = Checkpoint(self.checkpoint, key, self.checkpoint_seconds) if self.checkpoint else None
         started = time.perf_counter()
         diverged = None
@@ -159,6 +173,7 @@ class Loop:
         per_epoch = batch_count(len(split.forget_indices), size)
         total = per_epoch * recipe.epochs
         loader = Loader(split.train, _device_of(model), self.seed, self.workers)
+        self._mask_if_asked(model, task, split, recipe, loader, size)
         self._begin(model, recipe, total)
         for epoch in range(self._step // per_epoch, recipe.epochs):
             skip = self._step - epoch * per_epoch
@@ -171,11 +186,33 @@ class Loop:
                 reseed(derive(self.seed, "step", self._step))
                 yield PairedBatch(f, r, self._step / max(total - 1, 1), indices)
                 self._advance(total)
-        if recipe.batchnorm == "recalibrate":
-            order = shuffled(split.retain_indices, self.seed, "recalibrate")[:2048]
-            recalibrate(model, loader.batches(cut(order, max(size, 64)), -1), task.retain_loss)
+        self._recalibrate_if_asked(model, task, split.retain_indices, recipe, loader, size)
 
-    def batches(self, model: nn.Module, dataset: Any, indices: np.ndarray, recipe: Recipe) -> Iterator[Any]:
+    def sequential_batches(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe
+    ) -> Iterator[Batch]:
+        """Every forget sample once an epoch, then every retain sample once: a step for each batch."""
+        size = recipe.batch_size or default_batch_size(len(split.forget_indices))
+        retain_size = recipe.retain_batch_size or size
+        forgetting = batch_count(len(split.forget_indices), size)
+        per_epoch = forgetting + batch_count(len(split.retain_indices), retain_size)
+        total = per_epoch * recipe.epochs
+        loader = Loader(split.train, _device_of(model), self.seed, self.workers)
+        self._mask_if_asked(model, task, split, recipe, loader, size)
+        self._begin(model, recipe, total)
+        for epoch in range(self._step // per_epoch, recipe.epochs):
+            order = cut(shuffled(split.forget_indices, self.seed, "forget", epoch), size)
+            order += cut(shuffled(split.retain_indices, self.seed, "retain", epoch), retain_size)
+            for data in loader.batches(order[self._step - epoch * per_epoch :], epoch):
+                reseed(derive(self.seed, "step", self._step))
+                forgets = self._step - epoch * per_epoch < forgetting
+                yield Batch(data, self._step / max(total - 1, 1), forgets)
+                self._advance(total)
+        self._recalibrate_if_asked(model, task, split.retain_indices, recipe, loader, size)
+
+    def batches(
+        self, model: nn.Module, task: Task, dataset: Any, indices: np.ndarray, recipe: Recipe
+    ) -> Iterator[Batch]:
         """Plain shuffled batches of some samples of ``dataset``, for training."""
         size = recipe.batch_size or 64
         per_epoch = batch_count(len(indices), size)
@@ -184,10 +221,27 @@ class Loop:
         self._begin(model, recipe, total)
         for epoch in range(self._step // per_epoch, recipe.epochs):
             order = cut(shuffled(indices, self.seed, "train", epoch), size)
-            for batch in loader.batches(order[self._step - epoch * per_epoch :], epoch):
+            for data in loader.batches(order[self._step - epoch * per_epoch :], epoch):
                 reseed(derive(self.seed, "step", self._step))
-                yield batch
+                yield Batch(data, self._step / max(total - 1, 1))
                 self._advance(total)
+        self._recalibrate_if_asked(model, task, indices, recipe, loader, size)
+
+    def restrict(self, model: nn.Module, mask: Sequence[Tensor | None]) -> None:
+        """Let only some weights change for the rest of the run; a later call replaces the mask.
+
+        Outside the mask gradients count as zero, in the Gram matrix too, and after every step the weights there are put
+        back bit by bit, whatever momentum and weight decay did. Buffers, such as BatchNorm's running statistics, are no
+        weights and are not held.
+
+        Args:
+            model: The model that is being changed.
+            mask: One boolean tensor per trainable parameter, True where it may change; None for all of it.
+
+        Raises:
+            GradPivotError: if a mask is missing or does not have its parameter's shape.
+        """
+        self._mask = trainable_masks(mask, [p for p in model.parameters() if p.requires_grad])
 
     def pass_over(
         self, model: nn.Module, dataset: Any, indices: np.ndarray, batch_size: int
@@ -217,6 +271,9 @@ class Loop:
         parameters = self._running.parameters
         f, forget_loss = _loss_and_gradient(forget, parameters)
         r, retain_loss = _loss_and_gradient(retain, parameters)
+        if self._mask is not None:
+            apply_mask(f, self._mask)
+            apply_mask(r, self._mask)
         return self._guarded(Gradients(f, r, gram_of(f, r), forget_loss, retain_loss))
 
     def mean_gradients(
@@ -289,7 +346,7 @@ class Loop:
         over = "retain" if weights.retain and share_of_retain >= share_of_forget else "forget"
         kept = gradients.forget if over == "retain" else gradients.retain
         combined = combine(gradients.forget, gradients.retain, weights, gram, over=over)
-        size, along_kept, along_combined = descent.step(self._step, combined, kept)
+        size, along_kept, along_combined = descent.step(self._step, combined, kept, self._mask)
         if not math.isfinite(size):
             self._diverge("the step made a weight non-finite")
         row |= _progress_along(weights, over, along_kept, along_combined, gradients)
@@ -324,6 +381,31 @@ class Loop:
         if self._descent is None:
             raise GradPivotError("take gradients inside 'for batch in loop.paired_batches(…)'")
         return self._descent
+
+    def _mask_if_asked(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe, loader: Loader, size: int
+    ) -> None:
+        """Keep to the salient weights if the recipe has a ``saliency``.
+
+        Before a checkpoint is loaded: a resumed run computes the same mask, from the original weights.
+        """
+        share = getattr(recipe, "saliency", None)
+        if share is None:
+            return
+        order = cut(split.forget_indices, size)
+        reseed(derive(self.seed, "saliency"))
+        batches = zip(loader.batches(order, -1), map(len, order), strict=True)
+        try:
+            self.restrict(model, saliency_mask(model, task, batches, share))
+        except NonFiniteError as error:
+            raise Diverged(self._step, str(error)) from None
+
+    def _recalibrate_if_asked(
+        self, model: nn.Module, task: Task, indices: np.ndarray, recipe: Recipe, loader: Loader, size: int
+    ) -> None:
+        if recipe.batchnorm == "recalibrate":
+            order = shuffled(indices, self.seed, "recalibrate")[:2048]
+            recalibrate(model, loader.batches(cut(order, max(size, 64)), -1), task.retain_loss)
 
     def _begin(self, model: nn.Module, recipe: Recipe, total: int) -> None:
         apply_policy(model, recipe.batchnorm)
@@ -392,8 +474,10 @@ class _Descent:
         self._buffers_before = [b.detach().clone() for b in model.buffers()]
 
     @torch.no_grad()
-    def step(self, number: int, combined: Gradient, kept: Gradient) -> tuple[float, float, float]:
-        """Step, then (‖Δθ‖², ⟨Δθ, kept⟩, ⟨Δθ, combined⟩)."""
+    def step(
+        self, number: int, combined: Gradient, kept: Gradient, mask: Sequence[Tensor | None] | None
+    ) -> tuple[float, float, float]:
+        """Step inside the mask, then (‖Δθ‖², ⟨Δθ, kept⟩, ⟨Δθ, combined⟩)."""
         for group in self._optimizer.param_groups:
             group["lr"] = self._recipe.lr * rate_factor(self._recipe.schedule, number / self._total)
         torch._foreach_copy_(self._weights_before, [p.detach() for p in self.parameters])
@@ -402,7 +486,15 @@ class _Descent:
         for parameter, gradient in zip(self.parameters, combined, strict=True):
             parameter.grad = gradient
         self._optimizer.step()
+        if mask is not None:
+            self._put_back_outside(mask)
         return change_along(self._weights_before, self.parameters, kept, combined)
+
+    def _put_back_outside(self, mask: Sequence[Tensor | None]) -> None:
+        """Undo what momentum and weight decay did to weights that may not change."""
+        for parameter, before, inside in zip(self.parameters, self._weights_before, mask, strict=True):
+            if inside is not None:
+                torch.where(inside, parameter, before, out=parameter)
 
     @torch.no_grad()
     def restore_last_good(self) -> None:

@@ -49,11 +49,24 @@ def _unlikelihood(logits: Tensor, targets: Tensor) -> Tensor:
     return (logits.logsumexp(1) - others.logsumexp(1)).mean()
 
 
+def _random_label(logits: Tensor, targets: Tensor) -> Tensor:
+    """CE(x, ỹ) with ỹ uniform over all k classes, the true one included (Golatkar et al., 2020; Graves et al., 2021).
+
+    The labels are drawn anew at each call from torch's generator. The Loop seeds that for every step, and a sample is
+    visited once an epoch: it has a new label in each epoch, and a resumed run draws the same ones.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    return cross_entropy(logits, torch.randint(logits.shape[1], targets.shape, device=logits.device))
+
+
 _OBJECTIVES = {
     o.name: o
     for o in (
         Objective("unlikelihood", _unlikelihood, 0.0),
         Objective("negative_ce", _negative_ce, None),
+        Objective("random_label", _random_label, 0.0),
     )
 }
 

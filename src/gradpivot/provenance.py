@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -31,6 +32,7 @@ def environment(device: str = "cpu") -> dict[str, Any]:
     }
 
 
+@cache
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +40,7 @@ class Result:
         method: What was run.
         history: Telemetry, one list per column, one entry per step.
         seconds: Wall-clock of unlearning, preparation included, evaluation not.
+        evaluation_seconds: Wall-clock of scoring what came out.
         diverged: None, or the step and the reason.
         provenance: Split, seed, settings, versions, machine class, date.
     """
@@ -48,6 +50,7 @@ class Result:
     method: Method
     history: dict[str, list[Any]]
     seconds: float
+    evaluation_seconds: float
     diverged: dict[str, Any] | None
     provenance: dict[str, Any]
 
@@ -116,6 +119,7 @@ def run_method(
         checkpoint_seconds=checkpoint_seconds,
     )
     outcome = loop.run(method, model, task, split, key=key)
+    unlearned = time.perf_counter()
     try:
         scores = (
             Scores.of_diverged()
@@ -132,11 +136,17 @@ def run_method(
         )
     if path is not None and not keep_checkpoint:
         path.unlink(missing_ok=True)
-    return _result(outcome, scores, method, split, seed, model)
+    return _result(outcome, scores, time.perf_counter() - unlearned, method, split, seed, model)
 
 
 def _result(
-    outcome: Outcome, scores: Scores, method: Method, split: ForgetSplit, seed: int, original: nn.Module
+    outcome: Outcome,
+    scores: Scores,
+    evaluation_seconds: float,
+    method: Method,
+    split: ForgetSplit,
+    seed: int,
+    original: nn.Module,
 ) -> Result:
     return Result(
         model=outcome.model,
@@ -144,6 +154,7 @@ def _result(
         method=method,
         history=outcome.history,
         seconds=outcome.seconds,
+        evaluation_seconds=evaluation_seconds,
         diverged=outcome.diverged,
         provenance={
             "seed": seed,

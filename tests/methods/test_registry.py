@@ -13,7 +13,8 @@ from gradpivot.methods.method import ForgettingDescent, Method
 
 def test_lists_by_pattern():
     assert {"cup", "ga", "ws", "retrain"} <= set(list_methods())
-    assert list_methods("c*") == ["cup"]
+    assert list_methods("cu*") == ["cup"]
+    assert {"pcgrad", "dcgd", "nash_mtl", "mgda", "cagrad", "upgrad"} <= set(list_methods())
 
 
 def test_a_subclass_is_registered_by_being_there():
@@ -37,3 +38,22 @@ def test_unknown_names_get_a_hint():
         method_class("cop")
     with pytest.raises(GradPivotError, match="needs a name"):
         make_method({"gamma": 0.5})
+
+
+def test_two_methods_of_one_name_are_refused():
+    def define(qualname):
+        body = {"name": "cup", "title": "Mine", "__qualname__": qualname, "__module__": "elsewhere"}
+        return type("Mine", (ForgettingDescent,), body)
+
+    with pytest.raises(GradPivotError, match=r"methods\.cup\.CUP and elsewhere\.Mine are both called 'cup'"):
+        define("Mine")
+    assert method_class("cup").__name__ == "CUP"
+
+
+def test_the_same_method_may_be_imported_again():
+    known = method_class("cup")
+    body = {"name": "cup", "title": "CUP", "__qualname__": known.__qualname__, "__module__": known.__module__}
+    try:
+        assert type("CUP", (ForgettingDescent,), body) is method_class("cup")
+    finally:
+        Method._registry["cup"] = known

@@ -16,7 +16,7 @@ import pytest
 
 from gradpivot.evaluate.scores import Scores
 from gradpivot.frontier.comparison import Comparison
-from gradpivot.report import page
+from gradpivot.report import markup
 from gradpivot.report.page import render_page, write_page
 from gradpivot.report.view import gaps, history_view, payload, uphill_shares, verdict
 
@@ -132,16 +132,16 @@ def test_only_our_scripts_may_run(comparison: Comparison) -> None:
     assert "unsafe-eval" not in policy
     script = next(part for part in policy.split(";") if "script-src" in part)
     assert "unsafe-inline" not in script
-    assert page._policy(*reader.scripts[1:]) == policy
+    assert markup.policy(*reader.scripts[1:]) == policy
 
 
 def test_inlined_parts_cannot_end_their_element() -> None:
-    for name in ("page.js", "vendor/plotly-basic.min.js"):
-        part = page._part(name)
+    for name in ("charts.js", "page.js", "standings.js", "vendor/plotly-basic.min.js"):
+        part = markup.part(name)
         assert "</script" not in part.lower()
         assert "<!--" not in part
         assert "\r" not in part  # the parser would rewrite it, and the hash would no longer match
-    assert "</style" not in page._part("page.css").lower()
+    assert "</style" not in markup.part("page.css").lower()
 
 
 def test_numbers_that_json_does_not_know_become_null(build: Any) -> None:

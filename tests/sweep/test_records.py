@@ -18,15 +18,16 @@ def test_keeps_and_gives_back(tmp_path):
 def test_damaged_records_are_named_and_not_trusted(tmp_path, damage):
     records = Records(tmp_path)
     records.put("a", {"x": 1})
-    path = tmp_path / "a.json"
+    path = records.path("a")
     text = path.read_text()
     if damage == "cut":
         path.write_text(text[:-10])
     elif damage == "changed":
         path.write_text(text.replace('"x": 1', '"x": 2'))
     elif damage == "renamed":
-        path.rename(tmp_path / "b.json")
-        path = tmp_path / "b.json"
+        records.path("b").parent.mkdir()
+        path.rename(records.path("b"))
+        path = records.path("b")
     else:
         path.write_text("")
     assert records.get(path.stem) is None

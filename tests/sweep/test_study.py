@@ -40,7 +40,7 @@ def test_a_study_is_recorded_and_not_run_twice(problem, tmp_path):
     first, seen = study(problem, tmp_path)
     assert seen[0] == (0, 8)
     assert seen[-1] == (8, 8)
-    assert len(list((tmp_path / "runs").glob("*.json"))) == 7
+    assert len(list((tmp_path / "runs").rglob("*.json"))) == 7
     times = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.*")}
     again, _ = study(problem, tmp_path)
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.*")} == times
@@ -49,7 +49,7 @@ def test_a_study_is_recorded_and_not_run_twice(problem, tmp_path):
 
 def test_a_damaged_record_is_done_again_with_the_same_numbers(problem, tmp_path):
     first, _ = study(problem, tmp_path)
-    victim = sorted((tmp_path / "runs").glob("*.json"))[0]
+    victim = sorted((tmp_path / "runs").rglob("*.json"))[0]
     victim.write_text("{")
     again, _ = study(problem, tmp_path)
     assert again.provenance["damaged_records_redone"] == [victim.name]

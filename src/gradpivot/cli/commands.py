@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli import options
-from gradpivot.cli.console import bar, percentages, quiet, say, say_json, say_result, wants_bars
+from gradpivot.cli.console import (
+    bar,
+    percentages,
+    quiet,
+    recipe_table,
+    recipes_table,
+    say,
+    say_json,
+    say_result,
+    say_sweep,
+    wants_bars,
+)
 from gradpivot.cli.inputs import prepare, refuse_file, set_threads, split_of, suited
 from gradpivot.cli.parser import print_completion
 from gradpivot.errors import GradPivotError
@@ -33,8 +44,8 @@ DIVERGED = 3
 @singledispatch
 def run(chosen: Any) -> int:
     """Do what the options ask for and give the exit status."""
-    # 'reproduce' wraps the options of its experiment.
-    return run(chosen.experiment)
+    # 'reproduce' and 'store' wrap the options of what follows.
+    return run(chosen.chosen)
 
 
 @run.register
@@ -229,6 +240,100 @@ def _(chosen: options.ReportOptions) -> int:
     from gradpivot.frontier.comparison import Comparison
 
     _write_comparison(Comparison.load(chosen.results), chosen.out or chosen.results.parent, False)
+    return 0
+
+
+@run.register
+def _(chosen: options.SweepOptions) -> int:
+    from gradpivot.cli.sweeping import sweep
+
+    state, failures = sweep(chosen)
+    if chosen.json:
+        say_json(json.dumps({"state": dataclasses.asdict(state), "failures": failures}))
+    else:
+        say_sweep(state, failures, chosen.store)
+    return 0 if state.is_whole else 1
+
+
+@run.register
+def _(chosen: options.CompareOptions) -> int:
+    from gradpivot.cli.sweeping import finished_runs
+    from gradpivot.frontier.standings import standings
+    from gradpivot.report.standings_files import FORMATS, write_standings
+    from gradpivot.report.standings_tables import standings_console, standings_json
+
+    records, damaged = finished_runs(chosen)
+    told = standings(records, beside=chosen.beside)
+    files = []
+    if chosen.out is not None:
+        refuse_file(chosen.out)
+        formats = FORMATS if chosen.formats == "all" else chosen.formats.split(",")
+        files = write_standings(told, chosen.out, formats, title=f"{chosen.store.name}: methods compared")
+    if chosen.json:
+        say_json(standings_json(told))
+    else:
+        say(standings_console(told))
+        if files:
+            say(f"{len(files)} files are in {chosen.out}")
+    if damaged:
+        raise GradPivotError(
+            f"left out because damaged: {', '.join(damaged[:10])}{' …' if len(damaged) > 10 else ''}; the same "
+            f"sweep does them again"
+        )
+    return 0
+
+
+@run.register
+def _(chosen: options.RecipesOptions) -> int:
+    from gradpivot.recipes.recipe import list_recipes, load_recipe, read_recipe_text
+
+    if chosen.recipe is None:
+        found = [load_recipe(name) for name in list_recipes()]
+        if chosen.json:
+            say_json(json.dumps([recipe.to_dict() for recipe in found], indent=2))
+        else:
+            say(
+                recipes_table(found),
+                "Show one: gradpivot recipes digits. Your own is a YAML file in the same form",
+            )
+        return 0
+    recipe = load_recipe(chosen.recipe)
+    if chosen.json:
+        say_json(json.dumps(recipe.to_dict(), indent=2))
+    else:
+        say(read_recipe_text(chosen.recipe).rstrip(), "", recipe_table(recipe))
+    return 0
+
+
+@run.register
+def _(chosen: options.StoreExportOptions) -> int:
+    from gradpivot.sweep.store import Store
+
+    count = Store(chosen.store).export(chosen.file)
+    say(f"{count} runs are in {chosen.file}")
+    return 0
+
+
+@run.register
+def _(chosen: options.StoreImportOptions) -> int:
+    from gradpivot.sweep.store import Store
+
+    new, known = Store(chosen.store, create=True).take_in(chosen.file)
+    say(f"{new} runs taken in, {known} were here already")
+    return 0
+
+
+@run.register
+def _(chosen: options.StoreCheckOptions) -> int:
+    from gradpivot.sweep.store import Store
+
+    sound, damaged = Store(chosen.store).check()
+    if damaged:
+        raise GradPivotError(
+            f"{len(damaged)} of {sound + len(damaged)} files are damaged: {', '.join(damaged[:10])}"
+            f"{' …' if len(damaged) > 10 else ''}. The next sweep does these runs again"
+        )
+    say(f"All {sound} files are sound")
     return 0
 
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gradpivot.run import Result
+    from rich.table import Table
 
-__all__ = ["bar", "percentages", "quiet", "say", "say_json", "say_result", "wants_bars"]
+    from gradpivot.recipes.recipe import Forgetting, Recipe
+    from gradpivot.run import Result
+    from gradpivot.sweep.store import Failure
+    from gradpivot.sweep.sweeping import State
+
+__all__ = [
+    "bar", "duration", "percentages", "quiet", "recipe_table", "recipes_table", "say", "say_json", "say_result",
+    "say_sweep", "standing", "wants_bars", "watched_sweep",
+]  # fmt: skip
 
 
 def wants_bars(as_json: bool) -> bool:
@@ -57,6 +66,103 @@ def say_result(result: Result, out: Path) -> None:
             result.method.label,
             f"{percentages(result.scores.to_dict())}; {result.seconds:.1f} s. Everything is in {out}",
         )
+
+
+def say_sweep(state: State, failures: Sequence[Failure], store: Path) -> None:
+    """How a sweep ended, what could not be done, and what to do next."""
+    told = (
+        f"{state.done} of {state.total} runs are in {store} ({state.before} were before), {state.diverged} diverged, "
+        f"{state.failed} failed; {duration(state.seconds)}."
+    )
+    if state.busy is not None and state.useful is not None:
+        told += (
+            f" Workers were busy {100 * state.busy:.0f} % of the time, "
+            f"{100 * state.useful:.0f} % of that with unlearning and evaluation."
+        )
+    say(told)
+    if state.damaged:
+        say(
+            f"Damaged and done again: {', '.join(state.damaged[:10])}{' …' if len(state.damaged) > 10 else ''}"
+        )
+    for _, what, why in failures[:10]:
+        say(f"failed: {what}: {why}")
+    if failures:
+        say(
+            f"{len(failures)} failed; the same command tries them again. What workers said is in {store}/worker.log"
+        )
+    say(f"Compare them: gradpivot compare {store}")
+
+
+def recipes_table(recipes: Sequence[Recipe]) -> Table:
+    """One line a recipe."""
+    from rich.table import Table
+
+    table = Table("recipe", "what it compares", "problem", "runs", box=None, pad_edge=False)
+    for recipe in recipes:
+        table.add_row(recipe.name, recipe.title, recipe.problem, f"{recipe.runs:,}")
+    return table
+
+
+def recipe_table(recipe: Recipe) -> Table:
+    """A checked recipe: one line a series."""
+    from rich.table import Table
+
+    title = f"{recipe.runs:,} runs: {recipe.seeds} seeds, {', '.join(map(_forgotten, recipe.forget))}"
+    table = Table("protocol", "series", "method", "settings", box=None, pad_edge=False, title=title)
+    for series in recipe.series:
+        table.add_row(series.protocol, series.name, series.method, str(len(series.methods)))
+    return table
+
+
+def _forgotten(forgetting: Forgetting) -> str:
+    if forgetting.fraction is not None:
+        return f"a random {100 * forgetting.fraction:g} %"
+    return f"classes {', '.join(map(str, forgetting.classes))} one at a time"
+
+
+@contextmanager
+def watched_sweep(title: str, as_json: bool) -> Iterator[Callable[[State], None]]:
+    """Show how a sweep stands: a live line at a terminal, a line every half minute in a log."""
+    if as_json or not sys.stderr.isatty():
+        yield _every(30.0, title)
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text(title), console=Console(stderr=True), refresh_per_second=4, transient=True) as live:
+        yield lambda state: live.update(Text(f"{title}  {standing(state)}"))
+
+
+def _every(seconds: float, title: str) -> Callable[[State], None]:
+    last = time.monotonic()
+
+    def tell(state: State) -> None:
+        nonlocal last
+        if time.monotonic() - last >= seconds:
+            last = time.monotonic()
+            sys.stderr.write(f"{title}  {standing(state)}\n")
+            sys.stderr.flush()
+
+    return tell
+
+
+def standing(state: State) -> str:
+    """Done, running, failed, diverged, time left, in one line."""
+    left = "" if state.seconds_left is None else f", {duration(state.seconds_left)} left"
+    elsewhere = f", {state.elsewhere} elsewhere" if state.elsewhere else ""
+    return (
+        f"{state.done}/{state.total} done, {state.running} running{elsewhere}, {state.failed} failed, "
+        f"{state.diverged} diverged{left}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def say_json(text: str) -> None:

@@ -30,9 +30,10 @@ def main(words: Sequence[str] | None = None) -> int:
         from gradpivot.cli.parser import parse
 
         return run(parse(words or ["--help"]))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
+        where = f" ({stopped})" if str(stopped) else ""
         return _say(
-            "interrupted; finished runs and checkpoints are kept. Start the same command again to continue",
+            f"interrupted{where}; finished runs and checkpoints are kept. Start the same command again to continue",
             INTERRUPTED,
         )
     except GradPivotError as error:

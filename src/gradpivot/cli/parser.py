@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Union
 
 import tyro
 import yaml
@@ -21,6 +21,11 @@ _EXPERIMENTS: dict[str, type[Any]] = {
     "toy": options.ReproduceToyOptions,
     "digits": options.ReproduceDigitsOptions,
 }
+_STORE: dict[str, type[Any]] = {
+    "export": options.StoreExportOptions,
+    "import": options.StoreImportOptions,
+    "check": options.StoreCheckOptions,
+}
 _CONFIG = (
     tyro.conf.OmitArgPrefixes,
     tyro.conf.OmitSubcommandPrefixes,
@@ -30,6 +35,7 @@ _ABOUT = """Controllable machine unlearning: make a trained PyTorch model forget
 
   gradpivot demo                                   a frontier of a real model, in a minute
   gradpivot unlearn cup --gamma 0.5 --classes 3    forget the digit 3
+  gradpivot sweep digits --store runs/digits       every method, every digit, compared
   gradpivot methods                                what there is
   gradpivot --version
 """
@@ -63,7 +69,11 @@ def _commands() -> dict[str, Callable[..., Any]]:
         "demo": options.DemoOptions,
         "unlearn": _choosing_method(options.UnlearnOptions),
         "trace": _choosing_method(options.TraceOptions),
-        "reproduce": _reproduce(),
+        "reproduce": _nested("Run one of the paper's experiments, or ours.", _EXPERIMENTS),
+        "sweep": options.SweepOptions,
+        "compare": options.CompareOptions,
+        "recipes": options.RecipesOptions,
+        "store": _nested("Export, import or check the finished runs of a sweep.", _STORE),
         "methods": options.MethodsOptions,
         "rerun": options.RerunOptions,
         "report": options.ReportOptions,
@@ -89,16 +99,14 @@ def _choosing_method(command: type[Any]) -> type[Any]:
     )
 
 
-def _reproduce() -> type[Any]:
-    choice = tyro.extras.subcommand_type_from_defaults(
-        {name: kind() for name, kind in _EXPERIMENTS.items()},
-        descriptions={name: (kind.__doc__ or "").splitlines()[0] for name, kind in _EXPERIMENTS.items()},
-        prefix_names=False,
-    )
+def _nested(about: str, kinds: Mapping[str, type[Any]]) -> type[Any]:
+    """A command that has commands of its own."""
+    choices = [
+        Annotated[kind, tyro.conf.subcommand(name, description=(kind.__doc__ or "").splitlines()[0])]
+        for name, kind in kinds.items()
+    ]
     return dataclasses.make_dataclass(
-        "ReproduceOptions",
-        [("experiment", choice)],
-        namespace={"__doc__": "Run one of the paper's experiments, or ours."},
+        "NestedOptions", [("chosen", Union[*choices])], namespace={"__doc__": about}
     )
 
 

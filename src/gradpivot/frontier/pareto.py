@@ -7,15 +7,21 @@ References:
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["distance", "epsilon_to", "hypervolume", "nondominated"]
 
 Vector = Sequence[float]
 
 
-def hypervolume(vectors: Sequence[Vector]) -> float:
+def hypervolume(vectors: Sequence[Vector] | NDArray[np.float64]) -> float:
     """The volume dominated by ``vectors`` above the origin: H(S) of the paper's Definition 1.
 
     Args:
@@ -25,9 +31,8 @@ def hypervolume(vectors: Sequence[Vector]) -> float:
         A number in [0, 1]; multiply by 100 for the paper's scale. Exact; O(n log n) for m ≤ 3 and
         O(n²) for m = 4 (moocore).
     """
-    if not vectors:
+    if len(vectors) == 0:
         return 0.0
-    import moocore
     import numpy as np
 
     points = np.asarray(vectors, dtype=float)
@@ -37,7 +42,18 @@ def hypervolume(vectors: Sequence[Vector]) -> float:
     points = points[(points > 0).all(axis=1)]
     if len(points) == 0:
         return 0.0
-    return float(moocore.hypervolume(points, ref=0.0, maximise=True))
+    return float(_volume(points.shape[1])(points))
+
+
+@functools.cache
+def _volume(dimension: int) -> Callable[[NDArray[np.float64]], float]:
+    # One object a dimension: moocore.hypervolume() spends more time on its reference point than on 20 points.
+    import moocore
+
+    measure: Callable[[NDArray[np.float64]], float] = moocore.Hypervolume(
+        ref=[0.0] * dimension, maximise=True
+    )
+    return measure
 
 
 def nondominated(vectors: Sequence[Vector]) -> list[bool]:

@@ -79,7 +79,7 @@ def gram_of(forget: Gradient, retain: Gradient) -> Gram:
     import torch
 
     totals: dict[torch.device, Tensor] = {}
-    for f, r in _pieces(forget, retain):
+    for f, r in _aligned_pieces(forget, retain):
         some = f if f is not None else r
         assert some is not None
         total = totals.setdefault(some.device, some.new_zeros(3, dtype=torch.float64))
@@ -99,15 +99,17 @@ def change_along(
     import torch
 
     totals: dict[torch.device, Tensor] = {}
-    for old, new, u, v in zip(before, after, first, second, strict=True):
+    for old, new, u, v in _aligned_pieces(before, after, first, second):
+        assert old is not None
+        assert new is not None
         total = totals.setdefault(new.device, new.new_zeros(3, dtype=torch.float64))
-        for o, n, along_u, along_v in zip(*map(pieces_of, (old, new, *_or(u, v, new))), strict=True):
-            change = _vector(n) - _vector(o)  # not in place: a float64 weight is its own vector
-            total[0] += change.dot(change)
-            if u is not None:
-                total[1] += change.dot(_vector(along_u))
-            if v is not None:
-                total[2] += change.dot(_vector(along_v))
+        # Not in place: a float64 piece is the weight itself.
+        change = new - old
+        total[0] += change.dot(change)
+        if u is not None:
+            total[1] += change.dot(u)
+        if v is not None:
+            total[2] += change.dot(v)
     squared, along_first, along_second = _sums(totals)
     return squared, along_first, along_second
 
@@ -118,22 +120,24 @@ def _sums(totals: dict[Any, Tensor]) -> list[float]:
     return [sum(column) for column in zip(*sums, strict=True)]
 
 
-def _pieces(forget: Gradient, retain: Gradient) -> Iterator[tuple[Tensor | None, Tensor | None]]:
-    """Corresponding 1-D float64 pieces of both gradients, small parameters gathered into one."""
-    bucket: list[tuple[Tensor, Tensor]] = []
+def _aligned_pieces(*sides: Gradient) -> Iterator[tuple[Tensor | None, ...]]:
+    """Corresponding 1-D float64 pieces of all sides, small parameters gathered into one piece."""
+    bucket: list[tuple[Tensor, ...]] = []
     size = 0
-    for f, r in zip(forget, retain, strict=True):
-        some = f if f is not None else r
-        if some is None:
+    for part in zip(*sides, strict=True):
+        present = [tensor for tensor in part if tensor is not None]
+        if not present:
             continue
-        if f is None or r is None or some.numel() > PIECE:
-            for u, v in zip(*map(pieces_of, _or(f, r, some)), strict=True):
-                yield None if f is None else _vector(u), None if r is None else _vector(v)
+        some = present[0]
+        if len(present) < len(part) or some.numel() > PIECE:
+            stand_ins = [some if tensor is None else tensor for tensor in part]
+            for pieces in zip(*map(pieces_of, stand_ins), strict=True):
+                yield tuple(None if t is None else _vector(p) for t, p in zip(part, pieces, strict=True))
             continue
         if bucket and (size + some.numel() > PIECE or bucket[0][0].device != some.device):
             yield _gathered(bucket)
             bucket, size = [], 0
-        bucket.append((f, r))
+        bucket.append(tuple(present))
         size += some.numel()
     if bucket:
         yield _gathered(bucket)
@@ -147,16 +151,13 @@ def pieces_of(tensor: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor[start : start + rows] for start in range(0, len(tensor), rows))
 
 
-def _or(first: Tensor | None, second: Tensor | None, stand_in: Tensor) -> tuple[Tensor, Tensor]:
-    return stand_in if first is None else first, stand_in if second is None else second
-
-
 def _vector(piece: Tensor) -> Tensor:
     return piece.detach().double().reshape(-1)
 
 
-def _gathered(bucket: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+def _gathered(bucket: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     import torch
 
-    f, r = (torch.cat([g.detach().reshape(-1) for g in side]) for side in zip(*bucket, strict=True))
-    return f.double(), r.double()
+    return tuple(
+        torch.cat([part.detach().reshape(-1) for part in side]).double() for side in zip(*bucket, strict=True)
+    )

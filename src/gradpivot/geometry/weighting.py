@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry.gramian import Gram
 
-__all__ = ["WeightedSum", "Weighting", "Weights"]
+__all__ = ["LossWeighted", "WeightedSum", "Weighting", "Weights", "check_loss_weights"]
 
 
 class Weights(NamedTuple):
@@ -44,10 +44,43 @@ class WeightedSum:
     retain: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, weight in (("forget", self.forget), ("retain", self.retain)):
-            if not (math.isfinite(weight) and weight >= 0):
-                raise GradPivotError(f"the {name} weight is {weight}; it must be finite and ≥ 0")
+        check_loss_weights(self.forget, self.retain)
 
     def __call__(self, gram: Gram, /) -> Weights:
         """(w_f, w_r)."""
         return Weights(self.forget, self.retain)
+
+
+@dataclass(frozen=True)
+class LossWeighted:
+    """Another rule, applied to the gradients w_f·f and w_r·r of the losses w_f·L_f and w_r·L_r.
+
+    Attributes:
+        rule: The weighting to apply.
+        forget: w_f.
+        retain: w_r.
+    """
+
+    rule: Weighting
+    forget: float = 1.0
+    retain: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_loss_weights(self.forget, self.retain)
+
+    def __call__(self, gram: Gram, /) -> Weights:
+        """The rule's weights of w_f·f and w_r·r, as weights of f and r."""
+        w_f, w_r = self.forget, self.retain
+        a, b = self.rule(Gram(w_f * w_f * gram.ff, w_r * w_r * gram.rr, w_f * w_r * gram.fr))
+        return Weights(w_f * a, w_r * b)
+
+
+def check_loss_weights(forget: float, retain: float) -> None:
+    """Raise unless both are finite and ≥ 0.
+
+    Raises:
+        GradPivotError: with the one that is not.
+    """
+    for name, weight in (("forget", forget), ("retain", retain)):
+        if not (math.isfinite(weight) and weight >= 0):
+            raise GradPivotError(f"the {name} weight is {weight}; it must be finite and ≥ 0")

@@ -55,6 +55,10 @@ class Method(ABC):
     """Whether it is a single update: no checkpoints, and the seed may decide nothing."""
     needs_retain: ClassVar[bool] = True
     """Whether it looks at retain data."""
+    needs_forget: ClassVar[bool] = True
+    """Whether it looks at forget data."""
+    uses_all_retain: ClassVar[bool] = False
+    """Whether an epoch is a pass over all of the retain set, whatever the settings."""
     paper: ClassVar[Mapping[str, Any]] = {}
     """Fields as printed, or as the literature has them where the paper is silent."""
     paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
@@ -65,6 +69,7 @@ class Method(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "name" in cls.__dict__:
+            _refuse_second(Method._registry.get(cls.name), cls)
             Method._registry[cls.name] = cls
 
     @staticmethod
@@ -140,15 +145,17 @@ class Method(ABC):
         above: float = -math.inf,
         least: float = -math.inf,
         below: float = math.inf,
+        most: float = math.inf,
         whole: bool = False,
     ) -> None:
-        """Raise unless the field is a finite number > ``above``, ≥ ``least``, < ``below`` and, if asked, whole."""
+        """Raise unless the field is a finite number in the bounds > ≥ < ≤ that are given and, if asked, whole."""
         value = getattr(self, field)
         numeric = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if numeric and math.isfinite(value) and value > above and least <= value < below:
+        if numeric and math.isfinite(value) and value > above and least <= value < below and value <= most:
             return
         bounds = [f"> {above:g}" if above > -math.inf else f"≥ {least:g}"]
         bounds += [f"< {below:g}"] if below < math.inf else []
+        bounds += [f"≤ {most:g}"] if most < math.inf else []
         kind = "a whole number" if whole else "a number"
         raise GradPivotError(f"{self.title}: {field} is {value!r}; it must be {kind} {' and '.join(bounds)}")
 
@@ -164,13 +171,22 @@ class Method(ABC):
                     )
 
 
+def _refuse_second(known: type[Method] | None, new: type[Method]) -> None:
+    """Raise if another class has the name; the same one may be imported again, as reloading does."""
+    homes = [f"{c.__module__}.{c.__qualname__}" for c in (known, new) if c is not None]
+    if len(set(homes)) > 1:
+        raise GradPivotError(
+            f"{' and '.join(homes)} are both called {new.name!r}; give one of them another name"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Descent(Method):
     """A method that descends by mini-batches.
 
     Attributes:
         lr: Learning rate λ.
-        epochs: Passes over the forget set (over the retain set for Retrain).
+        epochs: Passes over the forget set (over the retain set for Retrain and ℓ1-sparse).
         batch_size: Samples a batch; None takes a power of two that gives about 16 steps an epoch.
         retain_batch_size: Retain samples beside each forget batch; None takes as many as the forget batch has.
         optimizer: ``sgd``, ``adam`` or ``adamw``.
@@ -219,22 +235,21 @@ class ForgettingDescent(Descent):
     """A descent that has a forgetting objective.
 
     Attributes:
-        objective: The forgetting loss: ``unlikelihood`` −log(1−p_y), which has a floor, or ``negative_ce`` −CE, the
-            paper's, which has none.
+        objective: The forgetting loss: ``unlikelihood`` −log(1−p_y), which has a floor, ``negative_ce`` −CE, the
+            paper's, which has none, or ``random_label``, CE to labels drawn anew at each step.
+        saliency: Share of the weights that may change, the most salient for the forget set (SalUn's mask); None for
+            all.
     """
 
     objective: str = "unlikelihood"
+    saliency: float | None = None
 
-    paper: ClassVar[Mapping[str, Any]] = {
-        "objective": "negative_ce",
-        "max_norm": None,
-        "batchnorm": "train",
-        "weight_decay": 5e-4,
-        "batch_size": 256,
-    }
+    paper: ClassVar[Mapping[str, Any]] = {**Descent.paper, "objective": "negative_ce"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.saliency is not None:
+            self._check("saliency", above=0, most=1)
         if self.objective not in list_objectives():
             raise GradPivotError(
                 f"{self.title}: objective is {self.objective!r}; choose one of {', '.join(list_objectives())}"

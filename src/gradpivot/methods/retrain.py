@@ -32,6 +32,8 @@ class Retrain(Descent):
     name: ClassVar[str] = "retrain"
     title: ClassVar[str] = "Retrain"
     starts_over: ClassVar[bool] = True
+    needs_forget: ClassVar[bool] = False
+    uses_all_retain: ClassVar[bool] = True
     paper: ClassVar[Mapping[str, Any]] = {
         "lr": 0.1, "epochs": 200, "batch_size": 256, "weight_decay": 5e-4, "schedule": "cosine",
     }  # fmt: skip
@@ -51,6 +53,6 @@ class Retrain(Descent):
 
     def fit(self, model: nn.Module, task: Task, dataset: Any, indices: np.ndarray, loop: Loop) -> None:
         """Ordinary training on some samples: D_r here, all of the data for an original model."""
-        for batch in loop.batches(model, dataset, indices, self):
-            gradients = loop.gradients(retain=partial(task.retain_loss, model, batch))
+        for batch in loop.batches(model, task, dataset, indices, self):
+            gradients = loop.gradients(retain=partial(task.retain_loss, model, batch.data))
             loop.step(gradients, Weights(0.0, 1.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,11 @@ __all__ = [
     "MUTED",
     "PALETTE",
     "blank_figure",
+    "legend",
+    "plain",
     "quiet_axes",
     "save_figure",
+    "say",
     "series",
 ]
 
@@ -32,6 +36,13 @@ INK, MUTED, GRID = "#1F2328", "#6A737D", "#E3E6EA"
 def series(index: int) -> tuple[str, str]:
     """Colour and marker of the index-th method; after seven the pairs change, so that none repeats soon."""
     return PALETTE[index % 7], MARKERS[(index + index // 7) % 7]
+
+
+def plain(text: str, most: int = 60) -> str:
+    """A name as matplotlib shows it: no ``$`` starts mathematics, no leading ``_`` hides it from the legend."""
+    short = text if len(text) <= most else text[: most - 1] + "…"
+    # A zero-width character would do for the underscore, but not every font has one.
+    return (" " if short.startswith("_") else "") + short.replace("$", r"\$")
 
 
 def blank_figure(width: float, height: float) -> Figure:
@@ -86,3 +97,18 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     with rc_context({"pdf.fonttype": 42, "svg.hashsalt": "gradpivot"}):
         figure.savefig(path, dpi=200, metadata=undated[path.suffix.lower()])
     return path
+
+
+def legend(figure: Figure) -> None:
+    """One legend for all panels, from the first, in rows of equal length under them."""
+    handles, names = figure.axes[0].get_legend_handles_labels()
+    if names:
+        # About 16 letters an inch at this size, and half an inch for each handle.
+        most = max(1, min(6, int(figure.get_figwidth() / (0.55 + max(map(len, names)) / 16))))
+        columns = math.ceil(len(names) / math.ceil(len(names) / most))
+        figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+
+
+def say(figure: Figure, text: str) -> None:
+    """Words where there is nothing to draw."""
+    figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=10, color=MUTED)

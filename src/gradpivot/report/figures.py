@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 from gradpivot.evaluate.scores import METRICS
 from gradpivot.frontier.comparison import Comparison
 from gradpivot.frontier.frontier import Frontier, Point
-from gradpivot.report.canvas import INK, MUTED, PALETTE, blank_figure, quiet_axes, save_figure, series
+from gradpivot.report.canvas import (
+    INK,
+    MUTED,
+    PALETTE,
+    blank_figure,
+    legend,
+    plain,
+    quiet_axes,
+    save_figure,
+    say,
+    series,
+)
 from gradpivot.report.labels import Box, Position, clusters, place
 from gradpivot.report.plane import finite, plane_front, zoom_box
 from gradpivot.report.tables import judged
@@ -57,7 +68,7 @@ def _plane_figure(frontiers: Sequence[Frontier], models: Mapping[str, Point]) ->
             axes[1], frontiers, models, "The runs that keep most, with 95 % intervals", intervals=True
         )
         axes[1].set(xlim=(box[0], box[2]), ylim=(box[1], box[3]))
-    _legend(figure)
+    legend(figure)
     _annotate(figure, axes[-1], frontiers, list(models.values()))
     return figure
 
@@ -87,7 +98,7 @@ def _draw_frontier(ax: Axes, frontier: Frontier, index: int, *, intervals: bool)
     front, points = plane_front(frontier), finite(frontier.points)
     lost = len(frontier.points) - len(points)
     ax.plot(*_plane(front), color=colour, linewidth=1.4, zorder=2)
-    label = frontier.name + (f" ({lost} diverged)" if lost else "")
+    label = plain(frontier.name) + (f" ({lost} diverged)" if lost else "")
     ax.plot(*_plane(points), marker, color=colour, markersize=5.5, markeredgecolor="white",
             markeredgewidth=0.6, linestyle="none", label=label, zorder=3)  # fmt: skip
     if lost:
@@ -218,8 +229,8 @@ def metrics_figure(comparison: Comparison) -> Figure:
         ax.set_ylim(_accuracy_floor(comparison) if metric in ("ra", "ta") else -4, None)
         ax.set_ylim(top=100 + 0.04 * (100 - ax.get_ylim()[0]))
     if not walked:
-        _say(figure, "No method here walks along γ")
-    _legend(figure)
+        say(figure, "No method here walks along γ")
+    legend(figure)
     return figure
 
 
@@ -247,7 +258,7 @@ def _draw_metric(ax: Axes, frontier: Frontier, metric: str, index: int) -> None:
                         color=colour, alpha=0.14 / len(families), linewidth=0)  # fmt: skip
         ax.plot(x, y, color=colour, marker=marker, markersize=4.5, linewidth=1.5, markeredgecolor="white",
                 markeredgewidth=0.5, alpha=1 - 0.7 * number / len(families),
-                label=f"{frontier.name}, {name}" if name else frontier.name)  # fmt: skip
+                label=plain(f"{frontier.name}, {name}" if name else frontier.name))  # fmt: skip
     lost = [p.knob or 0.0 for p in known if p.diverged]
     ax.plot(lost, [0.0] * len(lost), "x", color=colour, markersize=6)
 
@@ -272,14 +283,14 @@ def conflict_figure(comparison: Comparison, most: int = 5) -> Figure:
         cosine = history["cosine"]
         steps = history.get("step") or list(range(len(cosine)))
         known = [(s, c) for s, c in zip(steps, cosine, strict=False) if is_number(s) and is_number(c)]
-        ax.plot(*zip(*known, strict=True), color=colour, linewidth=1.3, label=label)
+        ax.plot(*zip(*known, strict=True), color=colour, linewidth=1.3, label=plain(label))
     ax.set_ylim(-1.05, 1.05)
     ax.axhline(0, color=INK, linewidth=0.9)
     ax.axhspan(-1.05, 0, color=PALETTE[1], alpha=0.05, linewidth=0)
     ax.text(0.01, 0.02, "below 0: conflict", transform=ax.transAxes, fontsize=8, color=PALETTE[1])
-    _legend(figure)
+    legend(figure)
     if not runs:
-        _say(figure, "No run recorded the cosine of its gradients")
+        say(figure, "No run recorded the cosine of its gradients")
     return figure
 
 
@@ -287,15 +298,3 @@ def _spread(runs: Sequence[Run], most: int) -> list[Run]:
     if len(runs) <= most:
         return list(runs)
     return [runs[round(i * (len(runs) - 1) / (most - 1))] for i in range(most)]
-
-
-def _legend(figure: Figure) -> None:
-    """One legend for all panels, from the first, in rows of equal length under them."""
-    handles, names = figure.axes[0].get_legend_handles_labels()
-    if names:
-        columns = math.ceil(len(names) / math.ceil(len(names) / 6))
-        figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
-
-
-def _say(figure: Figure, text: str) -> None:
-    figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=10, color=MUTED)

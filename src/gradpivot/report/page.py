@@ -6,20 +6,16 @@ Policy, so that a string from a results file could not run even if it escaped it
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from gradpivot.atomic import replacing
 from gradpivot.frontier.comparison import Comparison
+from gradpivot.report.markup import listing, part, policy, script_json, sortable_table
 from gradpivot.report.tables import (
-    LOST,
     headings,
     point_headings,
     point_rows,
@@ -34,14 +30,14 @@ __all__ = ["render_page", "write_page"]
 
 def render_page(comparison: Comparison) -> str:
     """The whole page as text."""
-    plotly, script = _part("vendor/plotly-basic.min.js"), _part("page.js")
+    plotly, script = part("vendor/plotly-basic.min.js"), part("charts.js") + part("page.js")
     data = payload(comparison)
-    return Template(_part("page.html")).substitute(
-        policy=_policy(plotly, script),
-        style=_part("page.css"),
+    return Template(part("page.html")).substitute(
+        policy=policy(plotly, script),
+        style=part("page.css"),
         plotly=plotly,
         script=script,
-        data=_script_json(data),
+        data=script_json(data),
         title=escape(comparison.title or "Unlearning"),
         problem=escape(_problem_line(comparison)),
         verdict=escape(verdict(comparison)),
@@ -49,12 +45,12 @@ def render_page(comparison: Comparison) -> str:
         shown="Each method at its run nearest to the retrained model."
         if comparison.retrained
         else "Each method at its Pareto-optimal run with the largest sum of scores.",
-        gaps=_gap_list(gaps(comparison)),
+        gaps=listing(gaps(comparison)),
         options=_options(data["frontiers"]),
-        methods=_table(
+        methods=sortable_table(
             "methods", "Methods", headings(comparison), [row_cells(row) for row in rows(comparison)]
         ),
-        runs=_table(
+        runs=sortable_table(
             "runs", "All runs", point_headings(comparison), [cells for *_, cells in point_rows(comparison)]
         ),
         caption=escape(caption(comparison)),
@@ -71,25 +67,6 @@ def write_page(comparison: Comparison, path: str | Path) -> Path:
     return Path(path)
 
 
-def _part(name: str) -> str:
-    return resources.files("gradpivot.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _policy(*scripts: str) -> str:
-    """No request of any kind, and no script but ours."""
-    digests = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    # Plotly styles its drawings with style attributes and rules, which hashes cannot name.
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; " \
-        "base-uri 'none'; form-action 'none'"  # fmt: skip
-
-
-def _script_json(data: Mapping[str, Any]) -> str:
-    """JSON that cannot end the script element it stands in."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
 def _problem_line(comparison: Comparison) -> str:
     problem = comparison.problem
     parts = [str(problem.get("name") or ""), f"{problem.get('kind', 'class')}-wise forgetting"]
@@ -97,45 +74,10 @@ def _problem_line(comparison: Comparison) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _gap_list(lines: Sequence[str]) -> str:
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f'<ul class="gaps">{items}</ul>' if items else ""
-
-
 def _options(frontiers: Sequence[Mapping[str, Any]]) -> str:
     return "".join(
         f'<option value="{i}">{escape(f["name"])}</option>' for i, f in enumerate(frontiers) if f["gamma"]
     )
-
-
-def _table(name: str, label: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table whose heads are buttons, so that the keyboard can sort as well."""
-    head = "".join(f'<th scope="col"><button type="button">{_head(text)}</button></th>' for text in heads)
-    body = "".join(_line(cells) for cells in lines)
-    # Focusable, because a wide table scrolls inside its own box.
-    return (
-        f'<div class="scroll" role="region" aria-label="{escape(label)}" tabindex="0"><table id="{name}">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
-def _head(text: str) -> str:
-    name, bracket, unit = text.partition(" (")
-    return f"{escape(name)}<small>{escape(bracket + unit)}</small>"
-
-
-def _line(cells: Sequence[str]) -> str:
-    lost = ' class="lost"' if LOST in cells else ""
-    first, *others = (_cell(cell) for cell in cells)
-    return f'<tr{lost}><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>'
-
-
-def _cell(text: str) -> str:
-    if text == LOST:
-        return f'{LOST}<span class="unseen"> diverged</span>'
-    if text.endswith("*"):
-        return f'{escape(text[:-1])}<abbr title="undetermined">*</abbr>'
-    return escape(text)
 
 
 def _meaning_table(comparison: Comparison) -> str:

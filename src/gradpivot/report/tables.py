@@ -27,10 +27,12 @@ from gradpivot.report.wording import (
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 __all__ = [
-    "Row", "console_table", "headings", "judged", "markdown", "nearest", "point_delta", "point_headings",
-    "point_rows", "point_table", "row_cells", "rows", "write_csv",
+    "Row", "console_table", "headings", "judged", "markdown", "markdown_cell", "markdown_grid", "nearest",
+    "point_delta", "point_headings", "point_rows", "point_table", "rich_table", "row_cells", "rows",
+    "spreadsheet_text", "write_csv",
 ]  # fmt: skip
 
 LOST = "✗"
@@ -213,42 +215,57 @@ def console_table(comparison: Comparison) -> Table:
     lines = []
     for name, run, *numbers in map(row_cells, rows(comparison)):
         lines.append([name if run == MISSING else f"{name}\n{run}", *numbers])
-    return _rich(comparison, ["Model", *headings(comparison)[2:]], lines)
+    return rich_table(comparison.title, caption(comparison), ["Model", *headings(comparison)[2:]], lines)
 
 
 def point_table(comparison: Comparison) -> Table:
     """Every run of every method, for the terminal."""
-    return _rich(comparison, point_headings(comparison), [cells for *_, cells in point_rows(comparison)])
+    return rich_table(
+        comparison.title,
+        caption(comparison),
+        point_headings(comparison),
+        [cells for *_, cells in point_rows(comparison)],
+    )
 
 
-def _rich(comparison: Comparison, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
+def rich_table(
+    title: str, caption: str, heads: Sequence[str], lines: Sequence[Sequence[str | Text]]
+) -> Table:
+    """A table for the terminal, as narrow as it can be."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     # Text, not markup: a class called "[red]" must print as it is.
-    table = Table(title=Text(comparison.title), caption=Text("\n" + caption(comparison)), caption_justify="left",
+    table = Table(title=Text(title), caption=Text("\n" + caption), caption_justify="left",
                   box=box.SIMPLE_HEAD, show_edge=False, padding=0, collapse_padding=True)  # fmt: skip
     for head in heads:
-        text = head in ("Model", "Run", "State")
+        text = head in ("Model", "Method", "Run", "State")
         # One word a line, and only text may wrap: what is cut off a number would be wrong.
         short = head.replace("Diverged", LOST).replace("without", "w/o").replace("-", " ").replace(" ", "\n")
         table.add_column(Text(short), justify="left" if text else "right", no_wrap=not text)
     for line in lines:
-        table.add_row(*(Text(cell) for cell in line), style="dim" if LOST in line else None)
+        cells = [cell if isinstance(cell, Text) else Text(cell) for cell in line]
+        table.add_row(*cells, style="dim" if LOST in line else None)
     return table
 
 
 def markdown(comparison: Comparison) -> str:
     """The methods side by side as a Markdown table with its caption underneath."""
-    heads = headings(comparison)
-    rule = ["---" if i < 2 else "---:" for i in range(len(heads))]
-    lines = [heads, rule, *(row_cells(row) for row in rows(comparison))]
-    table = "\n".join(f"| {' | '.join(_markdown_cell(cell) for cell in line)} |" for line in lines)
-    return f"{table}\n\n{_markdown_cell(caption(comparison))}\n"
+    lines = [[markdown_cell(cell) for cell in row_cells(row)] for row in rows(comparison)]
+    table = markdown_grid(headings(comparison), lines, texts=2)
+    return f"{table}\n\n{markdown_cell(caption(comparison))}\n"
 
 
-def _markdown_cell(text: str) -> str:
+def markdown_grid(heads: Sequence[str], lines: Sequence[Sequence[str]], texts: int = 1) -> str:
+    """A Markdown table of cells that are Markdown already; all but the first ``texts`` columns to the right."""
+    rule = ["---" if i < texts else "---:" for i in range(len(heads))]
+    named = [markdown_cell(head) for head in heads]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (named, rule, *lines))
+
+
+def markdown_cell(text: str) -> str:
+    """Text that a Markdown table shows as it is, on one line."""
     for plain, escaped in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("*", "\\*"), ("`", "\\`")):
         text = text.replace(plain, escaped)
     return " ".join(text.split())
@@ -277,8 +294,13 @@ def _csv_lines(comparison: Comparison) -> Iterator[list[str | float | None]]:
     fallback = comparison.retrained.scores if comparison.retrained else None
     for name, _, point, cells in point_rows(comparison):
         knob = knobs.get(id(point), "")
-        line: list[str | float | None] = [_plain(name), _plain(point.label), _plain(knob), point.knob]
-        line.append(_plain(cells[-1]))
+        line: list[str | float | None] = [
+            spreadsheet_text(name),
+            spreadsheet_text(point.label),
+            spreadsheet_text(knob),
+            point.knob,
+        ]
+        line.append(spreadsheet_text(cells[-1]))
         for metric in METRICS:
             line += [_scaled(getattr(point.scores, metric)), *map(_scaled, _interval(point, metric))]
         delta = point_delta(point, references.get(id(point), fallback))
@@ -291,6 +313,6 @@ def _interval(point: Point, metric: str) -> tuple[float | None, float | None]:
     return point.scores.interval(metric) if known else (None, None)
 
 
-def _plain(text: str) -> str:
+def spreadsheet_text(text: str) -> str:
     """A text cell that a spreadsheet cannot take for a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

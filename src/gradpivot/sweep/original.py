@@ -35,7 +35,12 @@ class _TrainOnAll:
 
 
 def train_original(
-    problem: Problem, split: ForgetSplit, seed: int, progress: Progress | None = None
+    problem: Problem,
+    split: ForgetSplit,
+    seed: int,
+    progress: Progress | None = None,
+    *,
+    device: str = "cpu",
 ) -> nn.Module:
     """A model trained on all of ``split.train`` with the problem's recipe.
 
@@ -44,7 +49,7 @@ def train_original(
     """
     loop = Loop(seed=seed, factory=problem.model, progress=progress)
     outcome = loop.run(
-        _TrainOnAll(problem.training), problem.model(), problem.task or Classification(), split
+        _TrainOnAll(problem.training), problem.model().to(device), problem.task or Classification(), split
     )
     if outcome.diverged:
         raise GradPivotError(f"training the original model diverged ({outcome.diverged}); lower its lr")

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError
@@ -31,6 +31,22 @@ from gradpivot.tasks.classification import Classification
 from gradpivot.testing.problems import Guarded, TinyNet, blobs, trained
 
 __all__ = ["MethodContract"]
+
+
+class _Recorded(Dataset[Any]):
+    """A dataset that remembers which samples were read."""
+
+    def __init__(self, dataset: TensorDataset) -> None:
+        self._dataset = dataset
+        self.read: set[int] = set()
+
+    def __getitem__(self, index: int) -> Any:
+        self.read.add(int(index))
+        features, label = self._dataset[index]
+        return features, int(label)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
 
 
 class _Stop(Exception):  # noqa: N818 - stands for a kill
@@ -108,6 +124,17 @@ class MethodContract:
         split = ForgetSplit.by_class(blobs(), test, 0, data_id="guarded")
         Loop(factory=TinyNet).run(self.method, trained(), Classification(), split)
 
+    def test_reads_what_it_declares(self) -> None:
+        """Forget samples only if it needs them, and all retain samples if it says so."""
+        recorded = _Recorded(blobs(per_class=20))
+        split = ForgetSplit.by_class(recorded, blobs(seed=1), 0, data_id="recorded")
+        recorded.read.clear()
+        short = replace(self.method, epochs=1) if isinstance(self.method, Descent) else self.method
+        Loop(factory=TinyNet).run(short, trained(), Classification(), split)
+        assert bool(recorded.read & set(split.forget_indices.tolist())) == self.method.needs_forget
+        if self.method.uses_all_retain:
+            assert recorded.read >= set(split.retain_indices.tolist())
+
     def test_original_and_caller_are_left_alone(self) -> None:
         """Weights, buffers, modes, requires_grad, gradients and random state are as before."""
         model = trained()
@@ -180,7 +207,7 @@ class MethodContract:
     def test_one_sample(self) -> None:
         """The smallest forget set there is; train-mode BatchNorm cannot take it and must say so."""
         split = ForgetSplit.by_index(blobs(), blobs(seed=1), [0])
-        if getattr(self.method, "batchnorm", "frozen") != "frozen" and not self.method.starts_over:
+        if getattr(self.method, "batchnorm", "frozen") != "frozen" and self.method.needs_forget:
             with pytest.raises(GradPivotError, match="use batchnorm='frozen'"):
                 run_method(trained(), split, self.method, factory=TinyNet)
             return

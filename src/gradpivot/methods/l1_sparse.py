@@ -1,0 +1,68 @@
+"""ℓ1-sparse: fine-tuning on the retain set under an ℓ1 penalty (Jia et al., NeurIPS 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gradpivot.geometry.weighting import Weights
+from gradpivot.methods.method import Descent
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.loop import Batch, Loop
+    from gradpivot.tasks.task import Task
+
+__all__ = ["L1Sparse"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class L1Sparse(Descent):
+    """Descends CE + α_t·‖θ‖₁ on all of the retain set; it never looks at the forget set.
+
+    α_t falls linearly from α at the first step to 0 at the last. What is forgotten is forgotten because a sparse model
+    has no room for what it is not asked to keep.
+
+    Attributes:
+        alpha: The penalty's weight α at the first step.
+    """
+
+    name: ClassVar[str] = "l1_sparse"
+    title: ClassVar[str] = "ℓ1-sparse"
+    knob: ClassVar[str | None] = "alpha"
+    needs_forget: ClassVar[bool] = False
+    uses_all_retain: ClassVar[bool] = True
+    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {
+        "lr": (1e-3, 5e-3, 1e-2, 5e-2, 1e-1),
+        "alpha": (0.001, 0.005, 0.01, 0.05),
+    }
+
+    lr: float = 0.05
+    batch_size: int | None = 64
+    alpha: float = 0.005
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("alpha", least=0)
+
+    def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Fine-tune on D_r; the penalty is part of the loss that is descended and recorded."""
+        for batch in loop.batches(model, task, split.train, split.retain_indices, self):
+            gradients = loop.gradients(retain=partial(self._penalised, model, task, batch))
+            loop.step(gradients, Weights(0.0, 1.0))
+
+    def _penalised(self, model: nn.Module, task: Task, batch: Batch) -> Tensor:
+        """CE + α_t·‖θ‖₁ over the trainable weights; its gradient is that of CE plus α_t·sign θ."""
+        loss = task.retain_loss(model, batch.data)
+        for weights in model.parameters():
+            if weights.requires_grad:
+                loss = loss + self.alpha_at(batch.progress) * weights.abs().sum()
+        return loss
+
+    def alpha_at(self, progress: float) -> float:
+        """α_t = α·(1 − t) when a fraction t of the steps is done."""
+        return self.alpha * (1 - progress)

@@ -1,0 +1,36 @@
+"""Nash-MTL: the two losses bargain for the step (Navon et al., 2022); for two there is a closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gradpivot.geometry.nash import nash_weights
+from gradpivot.methods.ga import GA
+from gradpivot.methods.method import ForgettingDescent
+from gradpivot.methods.weighted import WeightedDescent
+
+if TYPE_CHECKING:
+    from gradpivot.geometry.weighting import Weighting
+
+__all__ = ["NashMTL"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NashMTL(WeightedDescent):
+    """Follows the Nash bargaining solution: both losses gain the same relative to the scale of their gradients.
+
+    It does not see the scale of the losses, so that loss weights would change nothing: its knob is the learning rate.
+    """
+
+    name: ClassVar[str] = "nash_mtl"
+    title: ClassVar[str] = "Nash-MTL"
+    knob: ClassVar[str | None] = "lr"
+    # The length is √2 at every step; the published code limits it to 1.
+    paper: ClassVar[Mapping[str, Any]] = {**ForgettingDescent.paper, "max_norm": 1.0}
+    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = GA.paper_space
+
+    def weighting(self) -> Weighting:
+        """(1/‖f‖, 1/‖r‖) / √(1 + cos α)."""
+        return nash_weights

@@ -1,0 +1,29 @@
+"""PCGrad: gradient surgery, each gradient projected off the other where they conflict (Yu et al., 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from gradpivot.geometry.pcgrad import PCGradWeighting
+from gradpivot.methods.weighted import LossWeightedDescent
+
+__all__ = ["PCGrad"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PCGrad(LossWeightedDescent):
+    """Projects conflicting gradients off each other, then adds them.
+
+    Attributes:
+        reduction: ``sum`` of the two projected gradients (the paper's and TorchJD's), or their ``mean``.
+    """
+
+    name: ClassVar[str] = "pcgrad"
+    title: ClassVar[str] = "PCGrad"
+
+    reduction: Literal["sum", "mean"] = "sum"
+
+    def weighting(self) -> PCGradWeighting:
+        """(1 − C/F, 1 − C/R) under conflict, (1, 1) otherwise."""
+        return PCGradWeighting(self.reduction, self.forget_weight, self.retain_weight)

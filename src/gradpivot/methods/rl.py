@@ -1,0 +1,64 @@
+"""RL: random labels on the forget set (Golatkar et al., 2020; Graves et al., 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from gradpivot.geometry.weighting import Weights
+from gradpivot.methods.method import EVEN_RATES, Descent
+from gradpivot.objectives import objective
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.loop import Loop
+    from gradpivot.tasks.task import Task
+
+__all__ = ["RL"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RL(Descent):
+    """Descends CE(x, ỹ) on the forget set, ỹ uniform over all classes and new in each epoch, and CE on the retain set.
+
+    Attributes:
+        order: ``paired`` adds the two losses in every step, at the cost of the other methods; ``sequential``, the
+            original form, goes in each epoch through all of the forget set and then through all of the retain set.
+    """
+
+    name: ClassVar[str] = "rl"
+    title: ClassVar[str] = "RL"
+    knob: ClassVar[str | None] = "lr"
+    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {"lr": EVEN_RATES}
+
+    order: Literal["paired", "sequential"] = "paired"
+
+    def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Relabel at random and keep training."""
+        if self.order == "paired":
+            self._paired(model, task, split, loop)
+        else:
+            self._sequential(model, task, split, loop)
+
+    def _paired(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        relabelled = objective("random_label")
+        for batch in loop.paired_batches(model, task, split, self):
+            gradients = loop.gradients(
+                forget=partial(task.forget_loss, model, batch.forget, relabelled),
+                retain=partial(task.retain_loss, model, batch.retain),
+            )
+            loop.step(gradients, Weights(1.0, 1.0))
+
+    def _sequential(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        relabelled = objective("random_label")
+        for batch in loop.sequential_batches(model, task, split, self):
+            if batch.forgets:
+                gradients = loop.gradients(forget=partial(task.forget_loss, model, batch.data, relabelled))
+                loop.step(gradients, Weights(1.0, 0.0))
+            else:
+                gradients = loop.gradients(retain=partial(task.retain_loss, model, batch.data))
+                loop.step(gradients, Weights(0.0, 1.0))

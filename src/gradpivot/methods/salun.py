@@ -1,0 +1,37 @@
+"""SalUn: random labels, learned by the weights that matter most to the forget set (Fan et al., ICLR 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from gradpivot.methods.rl import RL
+
+__all__ = ["SalUn"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SalUn(RL):
+    """RL that changes only the most salient weights: the global top share of ``|Σ_{x∈D_f} ∇_θ(−CE(x))|``.
+
+    The mask is computed once, from the original model in eval mode (:func:`gradpivot.saliency.saliency_mask`). The Loop
+    reads ``saliency``, zeroes the gradients outside it and holds the weights there bit by bit.
+
+    Attributes:
+        saliency: Share of the weights that may change, the paper's threshold, in (0, 1].
+    """
+
+    name: ClassVar[str] = "salun"
+    title: ClassVar[str] = "SalUn"
+    knob: ClassVar[str | None] = "lr"
+    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {
+        "lr": (1e-4, 5e-4, 1e-3, 5e-3, 1e-2),
+        "saliency": (0.1, 0.3, 0.5, 0.7),
+    }
+
+    saliency: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("saliency", above=0, most=1)

@@ -1,0 +1,142 @@
+"use strict";
+// What the pages share: colours, symbols, Plotly layouts, legends, sortable tables, printing. Text from results goes
+// in through textContent or escaped, never as markup.
+const Charts = (() => {
+  const METRICS = [
+    { key: "ra", name: "RA", colour: "--ink", dash: "solid", symbol: "circle" },
+    { key: "ua", name: "UA", colour: "--forget", dash: "solid", symbol: "square" },
+    { key: "ta", name: "TA", colour: "--muted", dash: "dot", symbol: "circle" },
+    { key: "mia", name: "MIA", colour: "--forget", dash: "dot", symbol: "square" },
+  ];
+  const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "pentagon"];
+  const MODEL_SYMBOLS = { original: "hexagon", retrained: "star" };
+  // Outlines for the legend, in a box of ±6; the names are Plotly's.
+  const OUTLINES = {
+    circle: "M5 0A5 5 0 1 1-5 0A5 5 0 1 1 5 0", square: "M-4.5-4.5H4.5V4.5H-4.5Z", "triangle-up": "M0-5.5L5 4H-5Z",
+    diamond: "M0-6L5.5 0L0 6L-5.5 0Z", "triangle-down": "M0 5.5L5-4H-5Z",
+    pentagon: "M0-5.5L5.3-1.7L3.3 4.5H-3.3L-5.3-1.7Z",
+    cross: "M-2-5H2V-2H5V2H2V5H-2V2H-5V-2H-2Z", hexagon: "M0-6L5.2-3V3L0 6L-5.2 3V-3Z",
+    star: "M0-7L1.9-2.2L7-2.1L3 1.1L4.3 6L0 3.2L-4.3 6L-3 1.1L-7-2.1L-1.9-2.2Z",
+  };
+  const CONFIG = {
+    displayModeBar: false, responsive: true, showTips: false, displayNotifier: false, doubleClick: "reset",
+  };
+
+  const el = (id) => document.getElementById(id);
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const seriesColour = (k) => css(`--series-${k % 7}`);
+  // After seven methods the pairs of colour and symbol shift, so that none repeats soon.
+  const seriesSymbol = (k) => SYMBOLS[(k + Math.floor(k / 7)) % 7];
+  const escapeText = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const percent = (value, digits = 2) => `${(100 * value).toFixed(digits)} %`;
+  const interval = (low, high) => `${(100 * low).toFixed(2)} to ${(100 * high).toFixed(2)}`;
+  function make(tag, text, className) {
+    const node = document.createElement(tag);
+    if (text !== undefined) node.textContent = text;
+    if (className) node.className = className;
+    return node;
+  }
+
+  function icon(paint) {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("width", paint.width ?? 14);
+    svg.setAttribute("height", 14);
+    svg.setAttribute("viewBox", `${-(paint.width ?? 14) / 2} -7 ${paint.width ?? 14} 14`);
+    svg.setAttribute("aria-hidden", "true");
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    for (const [name, value] of Object.entries(paint.path)) path.style.setProperty(name, value);
+    path.setAttribute("d", paint.d);
+    svg.append(path);
+    return svg;
+  }
+
+  function listItem(...children) {
+    const item = make("li");
+    item.append(...children);
+    return item;
+  }
+
+  function drawMetricsKey(id) {
+    el(id).replaceChildren(...METRICS.map((m) => {
+      const dashes = m.dash === "dot" ? "2 3" : "none";
+      const path = { stroke: css(m.colour), "stroke-width": 2.2, "stroke-dasharray": dashes };
+      return listItem(icon({ width: 26, d: "M-13 0H13", path }), make("span", m.name));
+    }));
+  }
+
+  /* ---------- what all charts share ---------- */
+
+  function layout(changes) {
+    const font = { family: css("--sans"), size: 12.5, color: css("--muted") };
+    return {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font, showlegend: false, hovermode: "closest",
+      margin: { l: 52, r: 10, t: 10, b: 46 },
+      hoverlabel: {
+        bgcolor: css("--raised"), bordercolor: css("--line"), font: { ...font, color: css("--ink") }, align: "left",
+      },
+      // On a touch screen a drag must scroll the page.
+      dragmode: matchMedia("(pointer: fine)").matches ? "zoom" : false,
+      ...changes,
+    };
+  }
+
+  function draw(id, traces, changes) {
+    // Paper has no window to follow: a fixed width that fits A4 and Letter.
+    const printing = document.documentElement.classList.contains("printing");
+    const size = printing ? { autosize: false, width: 660, height: el(id).clientHeight } : { autosize: true };
+    return Plotly.react(el(id), traces, layout({ ...size, ...changes }), CONFIG);
+  }
+
+  function axis(title, range, changes) {
+    return {
+      title: { text: title, standoff: 8 }, range, gridcolor: css("--line"), zeroline: false, showline: true,
+      linecolor: css("--line"), ticks: "", ...changes,
+    };
+  }
+
+  /* ---------- tables and paper ---------- */
+
+  const cellText = (row, column) => row.cells[column].textContent.replace(/\*$/, "").trim();
+  const isMissing = (text) => text === "–" || text.startsWith("✗");
+
+  function sortBy(table, column, head) {
+    const down = head.getAttribute("aria-sort") === "ascending";
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const rows = [...table.tBodies[0].rows];
+    rows.sort((a, b) => compare(cellText(a, column), cellText(b, column), down ? -1 : 1));
+    table.tBodies[0].append(...rows);
+  }
+
+  function compare(a, b, sign) {
+    // What has no value goes last whichever way the column is sorted.
+    if (isMissing(a) || isMissing(b)) return isMissing(a) - isMissing(b);
+    // "94.43 (1.91)" and "2 of 10" sort by the number they begin with.
+    const [x, y] = [parseFloat(a), parseFloat(b)];
+    const numbers = /^-?\d/.test(a) && /^-?\d/.test(b) && x !== y;
+    return sign * (numbers ? x - y : a.localeCompare(b, undefined, { numeric: true }));
+  }
+
+  function wireTables() {
+    for (const table of document.querySelectorAll("table[id]")) {
+      [...table.tHead.rows[0].cells].forEach((head, column) =>
+        head.querySelector("button").addEventListener("click", () => sortBy(table, column, head)));
+    }
+  }
+
+  // Paper is light and has no window to follow: redraw for it, and open what is folded.
+  function wirePrinting(redraw) {
+    const set = (printing) => {
+      document.documentElement.classList.toggle("printing", printing);
+      if (printing) document.querySelectorAll("details").forEach((d) => { d.open = true; });
+      redraw();
+    };
+    addEventListener("beforeprint", () => set(true));
+    addEventListener("afterprint", () => set(false));
+  }
+
+  return {
+    METRICS, MODEL_SYMBOLS, OUTLINES, axis, css, draw, drawMetricsKey, el, escapeText, icon, interval, listItem, make,
+    percent, seriesColour, seriesSymbol, wirePrinting, wireTables,
+  };
+})();

@@ -1,0 +1,144 @@
+"""Jobs and engines: what a sweep asks for, and what any engine must do with it. No torch."""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from gradpivot.errors import GradPivotError
+from gradpivot.frontier.record import Record
+from gradpivot.sweep.cell import Cell, Setting
+
+__all__ = ["Answer", "Engine", "Job", "Outcome", "perform"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Something for a worker: train an original model, or run a cell.
+
+    Attributes:
+        key: Its identity in the store.
+        setting: Problem, versions, threads.
+        seed: Of the original.
+        cell: What to run; None to train the original.
+        original: The file with the original's weights.
+        checkpoint: Where a long run keeps its resumable state.
+        store: The store's folder and identity: a worker on another machine may not see it.
+    """
+
+    key: str
+    setting: Setting
+    seed: int
+    cell: Cell | None
+    original: Path
+    checkpoint: Path
+    store: tuple[Path, str]
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        if self.cell is None:
+            return f"original model, seed {self.seed}"
+        label = ", ".join(f"{name}={value}" for name, value in _telling(self.cell.method).items())
+        what = "class" if self.cell.target["kind"] == "class" else "random"
+        return f"{self.cell.series} ({label}), {what} {self.cell.forget}, seed {self.seed}"
+
+
+def _telling(method: Mapping[str, Any]) -> dict[str, Any]:
+    from gradpivot.methods import make_method
+
+    if not method:
+        return {}
+    chosen = make_method(method)
+    names = dict.fromkeys([*type(chosen).paper_space, *([chosen.knob] if chosen.knob else [])])
+    return {name: method[name] for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a job.
+
+    Attributes:
+        job: The job.
+        value: The record of a run, or the weights of an original; None if there is none.
+        error: Why it failed: the same would happen again.
+        lost: Why its worker went away: it may well work the next time.
+        blameless: Whether it was lost with more than its own worker, so that it cannot be the cause.
+        seconds: How long it took.
+    """
+
+    job: Job
+    value: Record | bytes | None = None
+    error: str | None = None
+    lost: str | None = None
+    blameless: bool = False
+    seconds: float = 0.0
+
+
+class Engine(Protocol):
+    """Somewhere to run jobs. Results do not depend on which, on how many workers, or on the order."""
+
+    def slots(self) -> int:
+        """How many jobs to keep submitted: those that can run at once, and one each that waits its turn."""
+        ...
+
+    def workers(self) -> int:
+        """How many jobs can run at once."""
+        ...
+
+    def submit(self, job: Job) -> None:
+        """Take a job."""
+        ...
+
+    def wait(self, seconds: float) -> list[Outcome]:
+        """What has ended since the last call, waiting up to ``seconds`` for something to end."""
+        ...
+
+    def close(self) -> None:
+        """Stop at once, whatever runs."""
+        ...
+
+
+Answer = tuple[Record | bytes | None, str | None, float]
+"""What a worker sends back: value, error, seconds."""
+
+
+def perform(job: Job, weights: Callable[[], bytes]) -> Answer:
+    """Do a job in this process, and time it. What people's models and data raise becomes one line.
+
+    Args:
+        job: What to do.
+        weights: Gives the original's weights; asked only when they are not at hand.
+    """
+    from gradpivot.sweep import work
+
+    started = time.perf_counter()
+    value: Record | bytes | None = None
+    error = None
+    try:
+        work.check_versions(job.setting)
+        if job.cell is None:
+            value = work.original_weights(job.setting, job.seed)
+        else:
+            value = work.run_cell(job.cell, weights, job.checkpoint if _sees_store(job) else None)
+    except GradPivotError as wrong:
+        error = str(wrong)
+    except Exception as wrong:
+        # Somebody's model or data raised: the whole story goes to the log, one line to the sweep.
+        traceback.print_exc()
+        error = f"{type(wrong).__name__}: {wrong}"
+    return value, error, time.perf_counter() - started
+
+
+def _sees_store(job: Job) -> bool:
+    """Whether this process sees the store's folder, and it is the same one."""
+    folder, identity = job.store
+    try:
+        return bool(json.loads((folder / "store.json").read_text(encoding="utf-8"))["id"] == identity)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

@@ -1,0 +1,272 @@
+"""A sweep: every run of a recipe that a store does not have yet, on any engine. No torch.
+
+Only this process writes: engines give back records, and the store keeps each as soon as it is there. So killing
+anything at any moment loses at most the runs in flight.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+
+from gradpivot.errors import GradPivotError
+from gradpivot.frontier.record import Record
+from gradpivot.recipes.recipe import Recipe
+from gradpivot.sweep.cell import Cell, Setting, cells_of
+from gradpivot.sweep.job import Engine, Job, Outcome
+from gradpivot.sweep.store import LEASE_SECONDS, Store
+
+__all__ = ["State", "Sweep"]
+
+MOST_ATTEMPTS = 3
+"""So often a run is tried whose worker keeps dying."""
+MOST_FIRST_FAILURES = 10
+"""When the first so many runs all fail, the sweep stops: something is wrong with all of them."""
+_LOOK = 0.2
+
+
+@dataclass
+class State:
+    """How a sweep stands.
+
+    Attributes:
+        total: Runs in all, originals' scores and references included.
+        done: Of these finished, here or elsewhere, now or before.
+        before: Of these finished before this sweep began.
+        running: Jobs with our workers.
+        elsewhere: Runs another sweep on the same store has claimed.
+        diverged: Finished runs that went to NaN.
+        failed: Runs that could not be done.
+        seconds: How long this sweep has been going.
+        seconds_left: An estimate from the runs so far, or None.
+        busy: Which share of the workers' time was spent on jobs.
+        useful: Which share of the jobs' time was unlearning and evaluation.
+        damaged: Names of files that could not be trusted and are done again.
+    """
+
+    total: int
+    done: int = 0
+    before: int = 0
+    running: int = 0
+    elsewhere: int = 0
+    diverged: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    seconds_left: float | None = None
+    busy: float | None = None
+    useful: float | None = None
+    damaged: list[str] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every run is there."""
+        return self.done == self.total
+
+
+Watch = Callable[[State], None]
+
+
+class Sweep:
+    """Runs what is missing.
+
+    Args:
+        recipe: What is wanted.
+        setting: Problem, versions, threads: what else the numbers depend on.
+        store: Where finished runs are kept.
+        engine: Where they run.
+    """
+
+    def __init__(self, recipe: Recipe, setting: Setting, store: Store, engine: Engine) -> None:
+        self._store, self._engine, self._setting = store, engine, setting
+        self._cells = {cell.key: cell for cell in cells_of(recipe, setting)}
+        finished = store.done(list(self._cells))
+        self._missing: dict[str, Cell] = {k: c for k, c in self._cells.items() if k not in finished}
+        self._clock = _Clock(engine)
+        self.state = State(
+            total=len(self._cells),
+            done=len(finished),
+            before=len(finished),
+            diverged=sum(finished.values()),
+        )
+        self._originals = self._missing_originals()
+        self.state.damaged = [path.name for path in store.damaged]
+        self._in_flight: dict[str, Job] = {}
+        self._attempts: Counter[str] = Counter()
+        self._successes = 0
+        self._last_look = self._last_told = 0.0
+
+    def run(self, watch: Watch | None = None) -> State:
+        """Run until nothing is missing, or only what failed.
+
+        Raises:
+            GradPivotError: if an original cannot be trained, or the first runs all fail.
+            OSError: if a result cannot be written; everything before it is kept.
+        """
+        beat = time.monotonic()
+        while self._missing:
+            self._fill()
+            for outcome in self._engine.wait(_LOOK):
+                self._take(outcome)
+            if time.monotonic() - beat > LEASE_SECONDS / 4:
+                self._store.heartbeat()
+                beat = time.monotonic()
+            if not self._in_flight:
+                self._look_elsewhere()
+            self._tell(watch)
+        self._tell(watch)
+        return self.state
+
+    def _missing_originals(self) -> dict[str, int]:
+        """Key and seed of the original models that missing runs start from and the store does not have."""
+        wanted = {cell.original_key: cell.seed for cell in self._missing.values()}
+        return {key: seed for key, seed in wanted.items() if not self._store.has_original(key)}
+
+    def _fill(self) -> None:
+        """Claim and submit as much as the engine takes."""
+        free = self._engine.slots() - len(self._in_flight)
+        if free <= 0:
+            return
+        for key in self._store.claim(self._claimable(), free):
+            if self._is_there(key):
+                self._store.release(key)
+                self._note_done(key)
+            else:
+                job = self._job(key)
+                self._in_flight[key] = job
+                self._engine.submit(job)
+
+    def _claimable(self) -> Iterator[str]:
+        """Originals first, then every run whose original is there."""
+        yield from (key for key in self._originals if key not in self._in_flight)
+        for key, cell in self._missing.items():
+            if key not in self._in_flight and cell.original_key not in self._originals:
+                yield key
+
+    def _job(self, key: str) -> Job:
+        cell = self._missing.get(key)
+        original = key if cell is None else cell.original_key
+        return Job(
+            key=key,
+            setting=self._setting,
+            seed=self._originals[key] if cell is None else cell.seed,
+            cell=cell,
+            original=self._store.original_path(original).absolute(),
+            checkpoint=self._store.checkpoint_path(key).absolute(),
+            store=(self._store.folder.absolute(), self._store.id),
+        )
+
+    def _take(self, outcome: Outcome) -> None:
+        """Keep what came back, try again what was lost, note what failed."""
+        job = self._in_flight.pop(outcome.job.key)
+        self._clock.busy_seconds += outcome.seconds
+        if outcome.lost is not None:
+            self._lost(job, outcome.lost, outcome.blameless)
+        elif outcome.error is not None:
+            self._fail(job, outcome.error)
+        elif isinstance(outcome.value, bytes):
+            self._store.put_original(job.key, outcome.value)
+            self._originals.pop(job.key, None)
+        elif isinstance(outcome.value, Record):
+            self._store.put(outcome.value)
+            job.checkpoint.unlink(missing_ok=True)
+            self._clock.count(outcome.value)
+            self._successes += 1
+            self._note_done(job.key, outcome.value.point.diverged is not None)
+
+    def _lost(self, job: Job, why: str, blameless: bool) -> None:
+        self._attempts[job.key] += not blameless
+        if self._attempts[job.key] >= MOST_ATTEMPTS:
+            self._fail(job, f"{why}, {MOST_ATTEMPTS} times; it may need more memory than there is")
+        else:
+            self._store.release(job.key)
+
+    def _fail(self, job: Job, why: str) -> None:
+        if job.cell is None:
+            self._store.release(job.key)
+            raise GradPivotError(f"the {job.title} cannot be trained: {why}")
+        self._store.fail(job.key, job.title, why)
+        self._missing.pop(job.key)
+        self.state.failed += 1
+        if not self._successes and self.state.failed >= MOST_FIRST_FAILURES:
+            raise GradPivotError(f"the first {self.state.failed} runs all failed, the last one with: {why}")
+
+    def _is_there(self, key: str) -> bool:
+        return self._store.has_original(key) if key in self._originals else self._store.has(key)
+
+    def _note_done(self, key: str, diverged: bool = False) -> None:
+        if self._originals.pop(key, None) is None:
+            self._missing.pop(key)
+            self.state.done += 1
+            self.state.diverged += diverged
+
+    def _look_elsewhere(self) -> None:
+        """Another sweep has claimed all that is left: wait for it, and see what it has finished."""
+        if not self._missing or time.monotonic() - self._last_look < 1:
+            return
+        self._last_look = time.monotonic()
+        for key, diverged in self._store.done(list(self._missing)).items():
+            self._note_done(key, diverged)
+        for key in [key for key in self._originals if self._store.has_original(key)]:
+            self._note_done(key)
+
+    def _tell(self, watch: Watch | None) -> None:
+        if self._missing and time.monotonic() - self._last_told < _LOOK:
+            return
+        self._last_told = time.monotonic()
+        state = self.state
+        state.running = len(self._in_flight)
+        state.elsewhere = self._store.claimed_elsewhere()
+        state.seconds = self._clock.seconds
+        state.seconds_left = self._clock.left(self._missing.values())
+        state.busy, state.useful = self._clock.busy, self._clock.useful
+        if watch:
+            watch(state)
+
+
+class _Clock:
+    """Where the workers' time goes, and how much is left."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._started = time.monotonic()
+        self._seconds: dict[str, list[float]] = defaultdict(list)
+        self._total = self._useful = self.busy_seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Since the sweep began."""
+        return time.monotonic() - self._started
+
+    @property
+    def busy(self) -> float | None:
+        """The jobs' time over the workers' time."""
+        return self.busy_seconds / (self.seconds * self._engine.workers()) if self.busy_seconds else None
+
+    @property
+    def useful(self) -> float | None:
+        """Unlearning and evaluation over the jobs' time."""
+        return self._useful / self._total if self._total else None
+
+    def count(self, record: Record) -> None:
+        """A run has come back."""
+        timing = record.provenance["timing"]
+        self._total += timing["total"]
+        # An original is only evaluated.
+        parts = timing.get("unlearning", 0) + timing.get("evaluation", 0)
+        self._useful += parts or timing["total"]
+        self._seconds[record.series].append(timing["total"])
+
+    def left(self, missing: Collection[Cell]) -> float | None:
+        """Each missing run at its series' mean so far, over the workers there are."""
+        if not self._total:
+            return None
+        means = {series: statistics.fmean(some[-200:]) for series, some in self._seconds.items()}
+        usual = statistics.fmean(means.values())
+        counts = Counter(cell.series for cell in missing)
+        work = sum(means.get(series, usual) * n for series, n in counts.items())
+        # Overheads between jobs are part of the time too.
+        share = max(min(self.busy or 1.0, 1.0), 0.1)
+        return work / self._engine.workers() / share

@@ -1,0 +1,178 @@
+"""What a worker does: one cell in, one record out. Problems, splits and originals are kept at hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import nn
+
+from gradpivot.data.split import ForgetSplit
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.evaluation import evaluate
+from gradpivot.frontier.frontier import Point
+from gradpivot.frontier.record import Record
+from gradpivot.methods import make_method
+from gradpivot.provenance import environment
+from gradpivot.recipes.problem import Problem, find_problem
+from gradpivot.run import run_method
+from gradpivot.sweep.cell import Cell, Setting
+from gradpivot.sweep.original import train_original
+from gradpivot.tasks.classification import Classification
+
+__all__ = ["check_versions", "original_weights", "run_cell", "setting_of"]
+
+# A worker walks through the cells target by target, so a few splits and models at hand are enough.
+_AT_HAND = 8
+_ORIGINALS: dict[str, nn.Module] = {}
+
+
+def setting_of(problem: str, threads: int, device: str) -> Setting:
+    """What the numbers on a problem depend on; loads its data once to take their digest."""
+    found = _problem(problem)
+    return Setting(
+        problem=problem,
+        name=found.name,
+        data=_any_split(problem).data_digest,
+        training=found.training.to_dict(),
+        versions=_versions(),
+        threads=threads,
+        device=device,
+    )
+
+
+def check_versions(setting: Setting) -> None:
+    """Raise unless this process has the versions that the sweep's keys speak of: a cluster may be of many."""
+    mine = _versions()
+    if mine != setting.versions:
+        raise GradPivotError(
+            f"this worker has {mine}, the sweep {dict(setting.versions)}; install the same versions everywhere"
+        )
+
+
+def _versions() -> dict[str, str | None]:
+    facts = environment()
+    return {"gradpivot": facts["gradpivot"], "torch": facts["packages"]["torch"]}
+
+
+def original_weights(setting: Setting, seed: int) -> bytes:
+    """Train the original model and give its weights as a safetensors file's content."""
+    torch.set_num_threads(setting.threads)
+    model = train_original(
+        _problem(setting.problem), _any_split(setting.problem), seed, device=setting.device
+    )
+    state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
+    return save_tensors(state)
+
+
+def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None = None) -> Record:
+    """Run one cell and score what comes out.
+
+    Args:
+        cell: What to run.
+        original: Gives the original model's weights, as :func:`original_weights` made them.
+        checkpoint: Where a long run keeps a resumable state.
+    """
+    started = time.perf_counter()
+    torch.set_num_threads(cell.setting.threads)
+    problem = _problem(cell.setting.problem)
+    split = _split(cell.setting.problem, _hashable(cell.target), cell.seed)
+    model = _original(cell, original)
+    if cell.role == "original":
+        scores = evaluate(model, split, problem.task or Classification())
+        point, timing, told = Point(label="Original", settings={}, scores=scores), {}, {}
+    else:
+        result = run_method(
+            model,
+            split,
+            make_method(cell.method),
+            seed=cell.seed,
+            task=problem.task,
+            factory=problem.model,
+            checkpoint=checkpoint,
+            keep_checkpoint=True,
+        )
+        point, told = result.point(), telemetry(result.history)
+        timing = {"unlearning": result.seconds, "evaluation": result.evaluation_seconds}
+    return Record(
+        key=cell.key,
+        problem=cell.setting.name,
+        kind=split.kind,
+        forget=cell.forget,
+        seed=cell.seed,
+        role=cell.role,
+        protocol=cell.protocol,
+        series=cell.series,
+        method=str(cell.method.get("method", "")),
+        # The steps' telemetry is 20 KB a run; what tables can use of it is three numbers.
+        point=Point.from_dict({**point.to_dict(), "history": {}}),
+        provenance={
+            "split": split.facts(),
+            "environment": environment(cell.setting.device),
+            "telemetry": told,
+            "timing": {**timing, "total": time.perf_counter() - started},
+        },
+    )
+
+
+def telemetry(history: Mapping[str, Sequence[Any]]) -> dict[str, float]:
+    """Steps, and on which share of them the gradients conflicted and the optimiser's step raised a loss."""
+    told: dict[str, float] = {"steps": len(history.get("step", ()))}
+    shares = {"conflict": "cosine", "raised_forget": "delta_forget", "raised_retain": "delta_retain"}
+    for name, column in shares.items():
+        known = [value for value in history.get(column, ()) if value is not None]
+        if known:
+            told[name] = sum(value < 0 if name == "conflict" else value > 0 for value in known) / len(known)
+    return told
+
+
+@lru_cache(maxsize=_AT_HAND)
+def _problem(name: str) -> Problem:
+    return find_problem(name)
+
+
+@lru_cache(maxsize=_AT_HAND)
+def _data(problem: str) -> tuple[Any, Any]:
+    return _problem(problem).load()
+
+
+@lru_cache(maxsize=_AT_HAND)
+def _any_split(problem: str) -> ForgetSplit:
+    """Some split: what is forgotten does not matter to the original model or the data's digest."""
+    train, test = _data(problem)
+    return ForgetSplit.by_index(train, test, [0], target=_target(problem))
+
+
+@lru_cache(maxsize=_AT_HAND)
+def _split(problem: str, target: tuple[tuple[str, Any], ...], seed: int) -> ForgetSplit:
+    train, test = _data(problem)
+    wanted = dict(target)
+    if wanted["kind"] == "class":
+        return ForgetSplit.by_class(train, test, wanted["classes"], target=_target(problem))
+    return ForgetSplit.random(train, test, wanted["fraction"], seed=seed, target=_target(problem))
+
+
+def _original(cell: Cell, weights: Callable[[], bytes]) -> nn.Module:
+    """The original model, by its key: the weights of the last few are not read again."""
+    key = cell.original_key
+    if key not in _ORIGINALS:
+        model = _problem(cell.setting.problem).model()
+        model.load_state_dict(load_tensors(weights()))
+        while len(_ORIGINALS) >= _AT_HAND:
+            _ORIGINALS.pop(next(iter(_ORIGINALS)))
+        _ORIGINALS[key] = model.to(cell.setting.device).eval()
+    return _ORIGINALS[key]
+
+
+def _target(problem: str) -> Any:
+    return getattr(_problem(problem).task, "target_of", None)
+
+
+def _hashable(target: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, tuple(v) if isinstance(v, list | tuple) else v) for name, v in target.items())

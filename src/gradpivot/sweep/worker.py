@@ -1,0 +1,55 @@
+"""A worker process of the local engine: ``python -m gradpivot.sweep.worker``. Not for people.
+
+It connects to the engine that started it, does one job after the other, and ends with the engine, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+from gradpivot.sweep.job import Job, perform
+
+__all__ = ["main"]
+
+
+def main(words: list[str]) -> None:
+    """Serve the engine at the other end of an inherited line (its number, the engine's process) until it hangs up."""
+    line, parent = map(int, words)
+    # Ctrl-C goes to everybody at the terminal; the engine decides what becomes of its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with(parent)
+    # A console script does not look for modules where the user stands; people's problems are there.
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    with Connection(line) as engine:
+        serve(engine)
+
+
+def serve(engine: Connection[Any, Any]) -> None:
+    """Jobs in, answers out."""
+    while True:
+        try:
+            job: Job = engine.recv()
+        except (EOFError, OSError):
+            return
+        engine.send(perform(job, job.original.read_bytes))
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the engine's is gone, even in the middle of a run of hours."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
