@@ -196,7 +196,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(lab, expected, small_disk):
     assert process.poll() is None, process.communicate()
     fill(ballast)
     hold.unlink()
-    out, err = process.communicate(timeout=PATIENCE)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert (
         err == "gradpivot: the disk is full; free some space and start the same command again to continue\n"
