@@ -14,6 +14,9 @@ from gradpivot.evaluate.scores import Scores
 from gradpivot.frontier.frontier import Point
 from gradpivot.frontier.record import Record
 
+# A problem to sweep, for tests/sweep and tests/cli.
+pytest_plugins = ["lab"]
+
 # CI must not fail on a new random example that nobody has seen; developers' runs go on exploring.
 settings.register_profile("ci", derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")

@@ -15,6 +15,7 @@ from gradpivot.cli.console import (
     bar,
     percentages,
     quiet,
+    recipe_line,
     recipe_table,
     recipes_table,
     say,
@@ -301,7 +302,7 @@ def _(chosen: options.RecipesOptions) -> int:
     if chosen.json:
         say_json(json.dumps(recipe.to_dict(), indent=2))
     else:
-        say(read_recipe_text(chosen.recipe).rstrip(), "", recipe_table(recipe))
+        say(read_recipe_text(chosen.recipe).rstrip(), "", recipe_line(recipe), recipe_table(recipe))
     return 0
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from gradpivot.sweep.sweeping import State
 
 __all__ = [
-    "bar", "duration", "percentages", "quiet", "recipe_table", "recipes_table", "say", "say_json", "say_result",
-    "say_sweep", "standing", "wants_bars", "watched_sweep",
+    "bar", "duration", "percentages", "quiet", "recipe_line", "recipe_table", "recipes_table", "say", "say_json",
+    "say_result", "say_sweep", "standing", "wants_bars", "watched_sweep",
 ]  # fmt: skip
 
 
@@ -103,12 +103,17 @@ def recipes_table(recipes: Sequence[Recipe]) -> Table:
     return table
 
 
+def recipe_line(recipe: Recipe) -> str:
+    """How much a recipe is, in one line."""
+    seeds = f"{recipe.seeds} seed{'s' if recipe.seeds > 1 else ''}"
+    return f"{recipe.runs:,} runs: {seeds}, {', '.join(map(_forgotten, recipe.forget))}"
+
+
 def recipe_table(recipe: Recipe) -> Table:
     """A checked recipe: one line a series."""
     from rich.table import Table
 
-    title = f"{recipe.runs:,} runs: {recipe.seeds} seeds, {', '.join(map(_forgotten, recipe.forget))}"
-    table = Table("protocol", "series", "method", "settings", box=None, pad_edge=False, title=title)
+    table = Table("protocol", "series", "method", "settings", box=None, pad_edge=False)
     for series in recipe.series:
         table.add_row(series.protocol, series.name, series.method, str(len(series.methods)))
     return table

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradpivot.methods.cup import CUP
+from gradpivot.recipes.recipe import load_recipe
+from gradpivot.sweep.cell import Cell, Setting, cells_of, digest_of
+
+SETTING = Setting(
+    problem="digits", name="digits", data="abc", model="m", training={"method": "retrain", "lr": 0.1, "epochs": 2},
+    versions={"gradpivot": "1", "torch": "2"}, threads=1, device="cpu",
+)  # fmt: skip
+CELL = Cell(
+    setting=SETTING, target={"kind": "class", "classes": [3]}, seed=0, role="run", protocol="clean", series="CUP",
+    method=CUP(gamma=0.3).to_dict(),
+)  # fmt: skip
+
+RECIPE = """
+schema: gradpivot.recipe/1
+problem: digits
+forget: [{classes: [3, 5]}, {fraction: 0.1}]
+seeds: 2
+protocols:
+  clean: {series: {CUP: {method: cup, gamma: [0.1, 0.9]}, Other: {method: cup, gamma: 0.1}}}
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"problem": "toy"}, {"name": "toy"}, {"data": "abd"}, {"model": "n"}, {"training": {"lr": 0.2}},
+        {"versions": {"gradpivot": "1", "torch": "3"}}, {"threads": 2}, {"device": "cuda"},
+    ],
+)  # fmt: skip
+def test_every_part_of_the_setting_is_in_both_keys(change):
+    other = replace(CELL, setting=replace(SETTING, **change))
+    assert other.key != CELL.key
+    assert other.original_key != CELL.original_key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target": {"kind": "class", "classes": [4]}}, {"target": {"kind": "random", "fraction": 0.1}}, {"seed": 1},
+        {"role": "retrained"}, {"protocol": "paper"}, {"series": "Mine"}, {"method": CUP(gamma=0.4).to_dict()},
+    ],
+)  # fmt: skip
+def test_every_part_of_a_cell_is_in_its_key(change):
+    assert replace(CELL, **change).key != CELL.key
+
+
+def test_every_setting_of_the_method_is_in_the_key():
+    keys = {replace(CELL, method={**CELL.method, name: "other"}).key for name in CELL.method}
+    assert len(keys | {CELL.key}) == len(CELL.method) + 1
+
+
+def test_the_original_depends_on_the_seed_and_not_on_what_is_forgotten():
+    assert replace(CELL, seed=1).original_key != CELL.original_key
+    assert replace(CELL, target={"kind": "random", "fraction": 0.5}).original_key == CELL.original_key
+
+
+def test_json_round_trip_keeps_the_key():
+    again = Cell.from_dict(json.loads(json.dumps(CELL.to_dict())))
+    assert again == CELL
+    assert again.key == CELL.key
+
+
+def test_the_order_of_settings_does_not_matter():
+    turned = dict(reversed(CELL.method.items()))
+    assert list(turned) != list(CELL.method)
+    assert replace(CELL, method=turned).key == CELL.key
+
+
+def test_keys_are_the_same_in_every_process():
+    code = f"from gradpivot.sweep.cell import Cell; print(Cell.from_dict({CELL.to_dict()!r}).key)"
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == CELL.key
+
+
+@given(
+    st.dictionaries(st.text(), st.floats(allow_nan=False) | st.integers() | st.text() | st.none(), min_size=2)
+)
+def test_digests_know_content_only(values):
+    turned = dict(reversed(values.items()))
+    assert digest_of(values) == digest_of(turned)
+    assert digest_of(values) != digest_of({**values, "one more": 1, "two": 2})
+
+
+def test_cells_of_a_recipe(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text(RECIPE)
+    recipe = load_recipe(path)
+    cells = cells_of(recipe, SETTING)
+    targets = 3
+    assert len(cells) == 2 * targets * (2 + 3) == recipe.runs + 2 * targets * 2
+    assert len({cell.key for cell in cells}) == len(cells)
+    assert [cell.seed for cell in cells] == sorted(cell.seed for cell in cells)
+    assert [cell.role for cell in cells[:6]] == ["original", "retrained"] * 3
+    assert {cell.role for cell in cells[6:15]} == {"run"}
+    assert [cell.forget for cell in cells[:6:2]] == ["3", "5", "10 %"]
+    assert {cell.protocol for cell in cells if cell.role == "run"} == {"clean"}
+    assert all(dict(cell.method) == SETTING.training for cell in cells if cell.role == "retrained")

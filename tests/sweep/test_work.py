@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load
+
+from gradpivot.sweep import work
+from gradpivot.sweep.cell import cells_of
+from gradpivot.sweep.job import Job, perform
+
+
+@pytest.fixture
+def cells(lab):
+    return {(c.series, c.forget): c for c in cells_of(lab.recipe, lab.setting)}
+
+
+def job_of(lab, cell, setting=None):
+    return Job(
+        key=cell.key, setting=setting or cell.setting, seed=0, cell=cell, original=lab.folder / "none",
+        checkpoint=lab.folder / "checkpoint.pt", store=(lab.folder, "none"),
+    )  # fmt: skip
+
+
+def test_a_record_tells_the_whole_story(lab, cells):
+    cell = cells["CUP", "1"]
+    weights = work.original_weights(lab.setting, 0)
+    record = work.run_cell(cell, lambda: weights)
+    assert (record.key, record.role, record.series, record.method) == (cell.key, "run", "CUP", "cup")
+    assert (record.problem, record.kind, record.forget, record.protocol) == ("tiny", "class", "1", "clean")
+    assert dict(record.point.settings) == dict(cell.method)
+    assert record.point.history == {}
+    timing = record.provenance["timing"]
+    assert 0 < timing["unlearning"] + timing["evaluation"] <= timing["total"]
+    assert record.provenance["telemetry"]["steps"] == 2
+    assert record.provenance["environment"]["threads"] == 1
+
+
+def test_the_weights_of_an_original_are_fetched_once(lab, cells):
+    weights = work.original_weights(lab.setting, 0)
+    assert work.original_weights(lab.setting, 0) == weights
+    assert work.original_weights(lab.setting, 1) != weights
+    assert all(torch.isfinite(t.double()).all() for t in load(weights).values())
+    asked = []
+
+    def fetch() -> bytes:
+        asked.append(1)
+        return weights
+
+    for name in (("CUP", "0"), ("GA", "0"), ("Original", "1")):
+        work.run_cell(cells[name], fetch)
+    assert asked == [1]
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("versions", {"gradpivot": "0.0", "torch": "1"}, "install the same versions everywhere"),
+        ("data", "other", "has another data on this worker"),
+        ("model", "other", "has another model on this worker"),
+        ("training", {"lr": 1}, "has another training on this worker"),
+    ],
+)
+def test_a_worker_that_would_give_other_numbers_refuses(lab, cells, part, value, message):
+    cell = cells["CUP", "0"]
+    value_, error, _ = perform(job_of(lab, cell, replace(lab.setting, **{part: value})), lambda: b"")
+    assert value_ is None
+    assert message in error
+    work.check_setting(lab.setting)
+
+
+def test_the_models_structure_is_part_of_the_setting(lab):
+    before = lab.setting
+    path = lab.folder / f"{lab.module}.py"
+    wider = "class Wide(Net):\n    def __init__(self):\n        super().__init__()\n"
+    wider += "        self.layers[4] = __import__('torch').nn.Linear(16, 3, bias=False)\n"
+    other = lab.folder / "other_structure.py"
+    other.write_text(
+        path.read_text().replace("def problem", f"{wider}\ndef problem").replace("model=Net", "model=Wide")
+    )
+    after = work.setting_of("other_structure:problem", 1, "cpu")
+    assert after.model != before.model
+    assert after.data == before.data
+
+
+def test_long_errors_of_others_are_cut_to_a_line(lab, cells, monkeypatch, capsys):
+    def broken(*_: object) -> None:
+        raise RuntimeError("size mismatch\n" * 500)
+
+    monkeypatch.setattr(work, "run_cell", broken)
+    _, error, _ = perform(job_of(lab, cells["CUP", "0"]), lambda: b"")
+    assert error.startswith("RuntimeError: size mismatch size")
+    assert len(error) <= 400
+    assert "\n" not in error
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_another_runs_checkpoint_is_thrown_away(lab, cells, capsys):
+    weights = work.original_weights(lab.setting, 0)
+    path = lab.folder / "c.pt"
+    torch.save({"key": "another run", "seconds": 0.0, "state": {}}, path)
+    record = work.run_cell(cells["CUP", "0"], lambda: weights, path)
+    assert record.point.scores == work.run_cell(cells["CUP", "0"], lambda: weights).point.scores
+    assert "belongs to another run" in capsys.readouterr().err
+
+
+def test_telemetry_counts_steps_and_shares():
+    history = {
+        "step": [0, 1, 2, 3],
+        "cosine": [-0.5, 0.5, None, -0.1],
+        "delta_forget": [-1.0, -1.0, 1.0, -1.0],
+        "delta_retain": [None] * 4,
+    }
+    told = work.telemetry(history)
+    assert told == {"steps": 4, "conflict": pytest.approx(2 / 3), "raised_forget": 0.25}
+    assert work.telemetry({}) == {"steps": 0}
+    assert math.isfinite(told["conflict"])
