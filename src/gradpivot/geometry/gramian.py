@@ -82,13 +82,13 @@ def gram_of(forget: Gradient, retain: Gradient) -> Gram:
     for f, r in _aligned_pieces(forget, retain):
         some = f if f is not None else r
         assert some is not None
-        total = totals.setdefault(some.device, some.new_zeros(3, dtype=torch.float64))
-        if f is not None:
-            total[0] += f.dot(f)
-        if r is not None:
-            total[1] += r.dot(r)
-        if f is not None and r is not None:
-            total[2] += f.dot(r)
+        zero = some.new_zeros(())
+        products = torch.stack([
+            zero if f is None else f.dot(f),
+            zero if r is None else r.dot(r),
+            zero if f is None or r is None else f.dot(r),
+        ])  # fmt: skip
+        totals[some.device] = totals[some.device] + products if some.device in totals else products
     return Gram(*_sums(totals))
 
 
@@ -102,14 +102,15 @@ def change_along(
     for old, new, u, v in _aligned_pieces(before, after, first, second):
         assert old is not None
         assert new is not None
-        total = totals.setdefault(new.device, new.new_zeros(3, dtype=torch.float64))
         # Not in place: a float64 piece is the weight itself.
         change = new - old
-        total[0] += change.dot(change)
-        if u is not None:
-            total[1] += change.dot(u)
-        if v is not None:
-            total[2] += change.dot(v)
+        zero = change.new_zeros(())
+        products = torch.stack([
+            change.dot(change),
+            zero if u is None else change.dot(u),
+            zero if v is None else change.dot(v),
+        ])  # fmt: skip
+        totals[new.device] = totals[new.device] + products if new.device in totals else products
     squared, along_first, along_second = _sums(totals)
     return squared, along_first, along_second
 

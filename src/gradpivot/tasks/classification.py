@@ -62,7 +62,7 @@ class Classification:
                 f"one row of at least two logits per sample"
             )
         # On other devices this would stop the queue at every batch; there torch asserts by itself.
-        if targets.device.type == "cpu" and not bool(((targets >= 0) & (targets < logits.shape[1])).all()):
+        if targets.device.type == "cpu" and not _within(targets, logits.shape[1]):
             raise GradPivotError(
                 f"a label is outside 0 … {logits.shape[1] - 1}, the model's outputs; map the labels to that range"
             )
@@ -84,6 +84,14 @@ class Classification:
         # float64: near 1 a float32 softmax has steps of 6e-8 and the membership attack sees ties.
         confidence = logits.double().softmax(1).gather(1, targets[:, None])[:, 0]
         return Predictions(confidence, logits.argmax(1) == targets)
+
+
+def _within(targets: Tensor, classes: int) -> bool:
+    """Whether all labels are 0 … classes − 1; two numbers in one pass, because every batch is asked."""
+    if targets.numel() == 0:
+        return True
+    least, most = targets.aminmax()
+    return int(least) >= 0 and int(most) < classes
 
 
 def _call(model: Callable[..., Any], inputs: Any) -> Any:
