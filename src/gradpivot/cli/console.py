@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from gradpivot.sweep.sweeping import State
 
 __all__ = [
-    "bar", "duration", "percentages", "quiet", "recipe_line", "recipe_table", "recipes_table", "say", "say_json", "say_result",
-    "say_sweep", "standing", "wants_bars", "watched_sweep",
+    "bar", "duration", "percentages", "quiet", "recipe_line", "recipe_table", "recipes_table", "say", "say_json",
+    "say_result", "say_sweep", "standing", "wants_bars", "watched_sweep",
 ]  # fmt: skip
 
 
