@@ -345,10 +345,10 @@ def test_trace_draws_and_picks(original, tmp_path, capsys):
     }
     assert main([*words, "--pick", "UA>=0", "--best", "UA", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["knob"] == 0.9
-    times = {path: path.stat().st_mtime_ns for path in out.glob("runs/*.json")}
+    times = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/*.json")}
     assert len(times) == 2
     assert main([*words, "--pick", "UA>=99.9, RA>=100"]) == 1
-    assert {path: path.stat().st_mtime_ns for path in out.glob("runs/*.json")} == times
+    assert {path: path.stat().st_mtime_ns for path in out.glob("runs/*/*.json")} == times
     assert "no point of CUP meets" in capsys.readouterr().err
     capsys.readouterr()
     assert main(["report", str(out / "results.json"), "--out", str(tmp_path / "again")]) == 0
@@ -376,11 +376,11 @@ def interrupted_demo(out: Path, how: signal.Signals) -> tuple[int, str, list[str
     command = [sys.executable, "-m", "gradpivot", "demo", "--out", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=SINGLE_THREAD)
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and len(list(out.glob("runs/*.json"))) < 3:
+    while time.monotonic() < deadline and len(list(out.glob("runs/*/*.json"))) < 3:
         time.sleep(0.05)
     process.send_signal(how)
     _, message = process.communicate(timeout=60)
-    assert len(list(out.glob("runs/*.json"))) >= 3
+    assert len(list(out.glob("runs/*/*.json"))) >= 3
     assert not (out / "results.json").exists()
     return process.returncode, message, command
 
@@ -397,7 +397,7 @@ def test_a_killed_demo_continues_where_it_was(tmp_path):
     out = tmp_path / "demo"
     status, _, command = interrupted_demo(out, signal.SIGKILL)
     assert status == -signal.SIGKILL
-    done = {path: path.stat().st_mtime_ns for path in out.glob("runs/*.json")}
+    done = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/*.json")}
     subprocess.run(command, check=True, env=SINGLE_THREAD, capture_output=True)
     results = json.loads((out / "results.json").read_text())
     assert [f["name"] for f in results["frontiers"]] == ["CUP", "WS", "GA", "CUP as printed"]
