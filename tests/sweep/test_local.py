@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gradpivot.errors import GradPivotError
+from gradpivot.recipes.recipe import Forgetting
 from gradpivot.sweep import local
 from gradpivot.sweep.local import LocalEngine
 from gradpivot.sweep.sweeping import Sweep
@@ -142,28 +143,30 @@ def test_a_sweep_that_is_stopped_loses_the_runs_in_flight_only(lab, expected, ho
 
 
 def test_two_sweeps_on_one_store_share_the_work(lab, expected):
-    """Both end with everything done, and every run was done once in all."""
-    hold = lab.hold_after(0)
+    """Each is seen in a run of its own; both end with everything done, and every run was done once in all."""
+    store = lab.store()
+    part = lab.recipe.only(methods=["ga"], forget=[Forgetting(classes=(0,))])
+    before = Sweep(part, lab.setting, store, lab.Inline()).run().done
+    store.close()
+    started = len(lab.pids())
+    hold = lab.hold_after(started)
     sweeps = [lab.cli("--json", "--jobs", "1") for _ in range(2)]
-    lab.wait_for(lambda: any(sweep.poll() is not None for sweep in sweeps) or lab.pids())
-    # Both are at work, or wait for the original, before anything is finished.
-    lab.wait_for(lambda: (lab.store_folder / "index.sqlite").exists())
-    lab.wait_for(lambda: all(has_opened_the_index(sweep.pid, lab) for sweep in sweeps))
+    lab.wait_for(lambda: len(lab.pids()) == started + 2 or any(sweep.poll() is not None for sweep in sweeps))
+    owners = {parent_of(pid) for pid in lab.pids()[started:]}
+    assert owners == {sweep.pid for sweep in sweeps}
     hold.unlink()
     ends = [sweep.communicate(timeout=PATIENCE) for sweep in sweeps]
     assert [sweep.returncode for sweep in sweeps] == [0, 0], ends
     for out, _ in ends:
         state = json.loads(out)["state"]
-        assert (state["done"], state["failed"]) == (lab.CELLS, 0)
+        assert (state["done"], state["before"], state["failed"]) == (lab.CELLS, before, 0)
     assert len(lab.pids()) == lab.COPIES
     assert lab.by_name() == expected
     assert lab.claims() == 0
 
 
-def has_opened_the_index(pid: int, lab) -> bool:
-    """Whether a sweep has opened the store's index: it is then about to claim."""
-    links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()]
-    return str(lab.store_folder / "index.sqlite") in links
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 @pytest.fixture
