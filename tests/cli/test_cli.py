@@ -63,7 +63,15 @@ def imports_torch(code: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["methods"], ["methods", "--json"], ["--version"], ["completion", "bash"]]
+    "words",
+    [
+        ["--help"],
+        ["methods", "--json"],
+        ["recipes", "digits"],
+        ["sweep", "--help"],
+        ["--version"],
+        ["completion", "bash"],
+    ],
 )
 def test_starts_without_torch(words):
     call = f"from gradpivot.cli import main\ntry: main({words!r})\nexcept SystemExit: pass"
