@@ -1,4 +1,4 @@
-"""How long a comparison takes: a store of made runs is indexed and read, then become JSON, Markdown, LaTeX, CSV, a page.
+"""How long a comparison takes: a store of made runs is indexed and read, and told as JSON, Markdown, LaTeX, CSV, page.
 
     python benchmarks/compare.py [--records 100000] [--store FOLDER] [--out FOLDER]
 
