@@ -122,8 +122,7 @@ class InlineEngine:
             return []
         job = self._queue.pop() if self._backwards else self._queue.popleft()
         self.seen.append(job)
-        value, error, seconds = perform(job, job.original.read_bytes)
-        return [Outcome(job=job, value=value, error=error, seconds=seconds)]
+        return [Outcome(job=job, **perform(job, job.original.read_bytes)._asdict())]
 
     def close(self) -> None:
         self._queue.clear()
@@ -199,7 +198,7 @@ class Lab:
     def claims(self) -> int:
         """How many runs somebody has claimed, dead or alive."""
         with closing(sqlite3.connect(self.store_folder / "index.sqlite")) as index:
-            return int(index.execute("SELECT count(*) FROM claims").fetchone()[0])
+            return int(index.execute("SELECT count(*) FROM leases").fetchone()[0])
 
     def cli(self, *words: str, store: Path | None = None) -> subprocess.Popen[str]:
         """The sweep command in a process group of its own, as a terminal starts it."""

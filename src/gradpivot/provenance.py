@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from gradpivot.version import __version__
 
-__all__ = ["environment"]
+__all__ = ["code_digest", "environment"]
 
-_PACKAGES = ("torch", "numpy", "scikit-learn", "moocore", "safetensors")
+_PACKAGES = ("torch", "numpy", "scikit-learn", "moocore", "safetensors", "torchjd", "quadprog", "cvxpy")
+# What only reads, shows or hands out results decides no number.
+_DECIDES_NOTHING = ("cli", "report", "frontier", "sweep", "testing")
 
 
 def environment(device: str = "cpu") -> dict[str, Any]:
@@ -22,6 +26,7 @@ def environment(device: str = "cpu") -> dict[str, Any]:
 
     return {
         "gradpivot": __version__,
+        "code": code_digest(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
@@ -30,6 +35,18 @@ def environment(device: str = "cpu") -> dict[str, Any]:
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+@cache
+def code_digest() -> str:
+    """12 hexadecimal digits over the source that decides numbers: between releases the version stays the same."""
+    package = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        part = path.relative_to(package)
+        if part.parts[0] not in _DECIDES_NOTHING:
+            digest.update(f"{part.as_posix()}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 @cache

@@ -61,8 +61,8 @@ def test_only_some_methods(store, capsys):
     assert main(["compare", str(store), "--methods", "cup", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in told["tables"][0]["rows"]] == ["Original", "Retrain", "CUP"]
-    assert main(["compare", str(store), "--methods", "bs"]) == 1
-    assert "no finished run to compare" in capsys.readouterr().err
+    assert main(["compare", str(store), "--methods", "cup,bs"]) == 1
+    assert "the store has no method 'bs'; it has cup, ws" in capsys.readouterr().err
 
 
 def test_a_damaged_run_is_named_and_left_out(store, capsys):
@@ -72,6 +72,28 @@ def test_a_damaged_run_is_named_and_left_out(store, capsys):
     told = capsys.readouterr()
     assert victim.name in told.err
     assert "leads" in told.out
+
+
+def test_other_settings_are_kept_apart(store, record, capsys):
+    more = Store(store)
+    for one in (
+        record("retrained", (1, 1, 0.9, 1)),
+        record("run", (0.5, 0.5, 0.5, 0.5), series="CUP", method="cup"),
+    ):
+        more.put(replace(one, key=digest_of([one.key, "other"]), provenance={"setting_key": "abcdef123456"}))
+    more.close()
+    assert main(["compare", str(store), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [table["problem"] for table in told["tables"]] == ["digits [abcdef]", "digits [unknown]"]
+    assert any("2 settings" in note for note in told["notes"])
+
+
+def test_failed_runs_are_told(store, capsys):
+    more = Store(store)
+    more.fail("00", "BS (lr=0.1), class 3, seed 0", "out of range")
+    more.close()
+    assert main(["compare", str(store), "--json"]) == 0
+    assert "1 runs of BS could not be done: out of range" in json.loads(capsys.readouterr().out)["notes"]
 
 
 def test_no_store_says_how_to_make_one(tmp_path, capsys):

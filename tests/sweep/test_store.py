@@ -22,6 +22,7 @@ from gradpivot.frontier.frontier import Point
 from gradpivot.frontier.record import Record
 from gradpivot.sweep import store as stores
 from gradpivot.sweep.cell import digest_of
+from gradpivot.sweep.records import seal
 from gradpivot.sweep.store import Store
 
 SCORES = Scores(
@@ -163,7 +164,7 @@ def test_the_index_is_rebuilt_from_the_files(tmp_path, how):
 
 
 def test_damage_while_it_is_open_is_one_line(store, monkeypatch):
-    store._index.execute("DROP TABLE claims")
+    store._index.execute("DROP TABLE leases")
     with pytest.raises(GradPivotError, match="delete it, it is rebuilt"):
         store.claim(["a"], 1)
     with pytest.raises(GradPivotError, match="delete it, it is rebuilt"):
@@ -275,12 +276,12 @@ def test_export_and_import_round_trip_and_merge(store, tmp_path):
     other = Store(tmp_path / "other", create=True)
     other.put(record(2, ua=0.5))
     other.put(record(9))
-    assert other.take_in(tmp_path / "a.jsonl") == (2, 1)
+    assert other.take_in(tmp_path / "a.jsonl") == (2, 1, 1)
     assert {r.seed: r.point.scores.ua for r in other.records()} == {0: 0.8, 1: 0.8, 2: 0.5, 9: 0.8}
-    assert other.take_in(tmp_path / "a.jsonl") == (0, 3)
+    assert other.take_in(tmp_path / "a.jsonl") == (0, 3, 1)
     assert other.check() == (4, [])
     empty = Store(tmp_path / "empty", create=True)
-    assert empty.take_in(tmp_path / "a.jsonl") == (3, 0)
+    assert empty.take_in(tmp_path / "a.jsonl") == (3, 0, 0)
     assert empty.records() == store.records()
     empty.export(tmp_path / "b.jsonl")
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
@@ -290,14 +291,14 @@ def test_a_damaged_record_is_replaced_by_an_imported_one(store, tmp_path):
     store.put(record(1))
     store.export(tmp_path / "a.jsonl")
     damage(file_of(store, record(1)), "cut")
-    assert store.take_in(tmp_path / "a.jsonl") == (1, 0)
+    assert store.take_in(tmp_path / "a.jsonl") == (1, 0, 0)
     assert store.records() == [record(1)]
 
 
 def test_the_same_run_twice_in_a_file_counts_once(store, tmp_path):
-    line = json.dumps(record(1).to_dict())
+    line = json.dumps(seal(record(1).key, record(1).to_dict()))
     (tmp_path / "a.jsonl").write_text(f"{line}\n\n{line}\n")
-    assert store.take_in(tmp_path / "a.jsonl") == (1, 0)
+    assert store.take_in(tmp_path / "a.jsonl") == (1, 0, 0)
 
 
 def bad_lines() -> dict[str, str]:
@@ -309,14 +310,16 @@ def bad_lines() -> dict[str, str]:
         "scores": {**good, "point": {**good["point"], "scores": {**good["point"]["scores"], "ua": 95}}},
         "no point": {name: value for name, value in good.items() if name != "point"},
     }
-    return {"cut": json.dumps(good)[:-9], "list": "[]", "text": "hello"} | {
-        name: json.dumps(value) for name, value in changes.items()
+    # Sealed, so that it is not the checksum that gives them away.
+    return {"cut": json.dumps(good)[:-9], "list": "[]", "text": "hello", "unsealed": json.dumps(good)} | {
+        name: json.dumps(seal("key", value)) for name, value in changes.items()
     }
 
 
 @pytest.mark.parametrize("how", bad_lines())
 def test_a_bad_line_is_named_and_nothing_is_taken_in(store, tmp_path, how):
-    lines = [json.dumps(record(1).to_dict()), bad_lines()[how], json.dumps(record(2).to_dict())]
+    first, last = (json.dumps(seal(r.key, r.to_dict())) for r in (record(1), record(2)))
+    lines = [first, bad_lines()[how], last]
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(GradPivotError, match="line 2 is not an exported run"):
         store.take_in(tmp_path / "a.jsonl")
@@ -355,7 +358,25 @@ def test_claims_are_exclusive_until_released_or_done(store):
     assert store.claim(keys, 3) == keys
 
 
+def test_a_live_process_keeps_its_claims_however_long_it_sleeps(store, monkeypatch):
+    other = Store(store.folder)
+    store.claim(["a"], 1)
+    now = time.time()
+    monkeypatch.setattr(stores.time, "time", lambda: now + 10 * stores.LEASE_SECONDS)
+    assert other.claim(["a"], 1) == []
+
+
+def test_a_number_that_came_again_is_another_process(store, monkeypatch):
+    other = Store(store.folder)
+    began = stores._began(os.getpid())
+    monkeypatch.setattr(stores, "_began", lambda pid: began - 1)
+    store.claim(["a"], 1)
+    monkeypatch.undo()
+    assert other.claim(["a"], 1) == ["a"]
+
+
 def test_a_claim_lapses_without_a_heartbeat(store, monkeypatch):
+    monkeypatch.setattr(stores, "_began", lambda pid: 0)  # a system that does not tell when a process began
     other = Store(store.folder)
     store.claim(["a", "b"], 2)
     now = time.time()
@@ -468,6 +489,32 @@ def test_claims_agree_with_a_plain_model(tmp_path_factory, steps):
         assert owner.claimed_elsewhere() == sum(w != who for w in held.values())
     for owner in owners:
         owner.close()
+
+
+def test_a_failure_does_not_follow_a_run_that_another_has_done(store):
+    store.put(record(1))
+    store.fail(record(1).key, "what", "why")
+    assert store.failures() == []
+
+
+def test_an_export_that_was_changed_is_refused(store, tmp_path):
+    store.put(record(1))
+    store.export(tmp_path / "out.jsonl")
+    text = (tmp_path / "out.jsonl").read_text()
+    (tmp_path / "out.jsonl").write_text(text.replace('"seed": 1', '"seed": 7'))
+    other = Store(tmp_path / "other", create=True)
+    with pytest.raises(GradPivotError, match="its checksum is wrong"):
+        other.take_in(tmp_path / "out.jsonl")
+    assert other.records() == []
+
+
+def test_an_original_without_or_with_a_damaged_seal_is_not_trusted(store):
+    store.put_original("ab", b"weights")
+    seal = store.original_path("ab").with_suffix(".sha256")
+    seal.write_bytes(b"\xff\xfe")
+    assert not store.has_original("ab")
+    seal.unlink()
+    assert "ab.safetensors" in store.check()[1]
 
 
 def test_failures_are_kept_until_the_run_is_done(store):

@@ -89,6 +89,28 @@ def test_when_the_first_runs_all_fail_the_sweep_stops(lab, monkeypatch):
     assert lab.claims() == 0
 
 
+def test_a_series_that_only_fails_is_given_up_and_the_others_go_on(lab, monkeypatch):
+    monkeypatch.setattr(sweeping, "MOST_FIRST_FAILURES", 1)
+    hopeless = "BS: {method: bs, lr: [0.01, 0.02], low: 9, high: 10}"
+    lab.path.write_text(lab.path.read_text().replace("GA: {method: ga}", hopeless))
+    store = lab.store()
+    state = Sweep(lab.recipe, lab.setting, store, lab.Inline(slots=1)).run()
+    assert (state.done, state.failed) == (8, 4)
+    reasons = [reason for *_, reason in store.failures()]
+    assert sum(reason.startswith("not tried, the first 1 failed") for reason in reasons) == 3
+
+
+def test_a_worker_that_is_wrong_stops_the_sweep(lab):
+    class Foreign(lab.Inline):
+        def wait(self, seconds):
+            return [
+                replace(one, value=None, error="other versions", fatal=True) for one in super().wait(seconds)
+            ]
+
+    with pytest.raises(GradPivotError, match="a worker cannot do this sweep: other versions"):
+        lab.sweep(Foreign())
+
+
 def test_an_original_that_cannot_be_trained_stops_the_sweep(lab):
     class Broken(lab.Inline):
         def wait(self, seconds):

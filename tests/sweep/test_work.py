@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load
 
 from gradpivot.sweep import work
-from gradpivot.sweep.cell import cells_of
+from gradpivot.sweep.cell import Cell, cells_of
 from gradpivot.sweep.job import Job, perform
 
 
@@ -36,6 +36,8 @@ def test_a_record_tells_the_whole_story(lab, cells):
     assert 0 < timing["unlearning"] + timing["evaluation"] <= timing["total"]
     assert record.provenance["telemetry"]["steps"] == 2
     assert record.provenance["environment"]["threads"] == 1
+    assert Cell.from_dict(record.provenance["cell"]).key == record.key
+    assert record.provenance["setting_key"] == cell.setting.key
 
 
 def test_the_weights_of_an_original_are_fetched_once(lab, cells):
@@ -65,9 +67,10 @@ def test_the_weights_of_an_original_are_fetched_once(lab, cells):
 )
 def test_a_worker_that_would_give_other_numbers_refuses(lab, cells, part, value, message):
     cell = cells["CUP", "0"]
-    value_, error, _ = perform(job_of(lab, cell, replace(lab.setting, **{part: value})), lambda: b"")
-    assert value_ is None
-    assert message in error
+    answer = perform(job_of(lab, cell, replace(lab.setting, **{part: value})), lambda: b"")
+    assert answer.value is None
+    assert message in answer.error
+    assert answer.fatal
     work.check_setting(lab.setting)
 
 
@@ -90,7 +93,7 @@ def test_long_errors_of_others_are_cut_to_a_line(lab, cells, monkeypatch, capsys
         raise RuntimeError("size mismatch\n" * 500)
 
     monkeypatch.setattr(work, "run_cell", broken)
-    _, error, _ = perform(job_of(lab, cells["CUP", "0"]), lambda: b"")
+    error = perform(job_of(lab, cells["CUP", "0"]), lambda: b"").error
     assert error.startswith("RuntimeError: size mismatch size")
     assert len(error) <= 400
     assert "\n" not in error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import tempfile
 from contextlib import nullcontext
 from functools import singledispatch
@@ -263,8 +264,8 @@ def _(chosen: options.CompareOptions) -> int:
     from gradpivot.report.standings_files import FORMATS, write_standings
     from gradpivot.report.standings_tables import standings_console, standings_json
 
-    records, damaged = finished_runs(chosen)
-    told = standings(records, beside=chosen.beside)
+    records, notes, damaged = finished_runs(chosen)
+    told = standings(records, beside=chosen.beside, notes=notes)
     files = []
     if chosen.out is not None:
         refuse_file(chosen.out)
@@ -298,6 +299,7 @@ def _(chosen: options.RecipesOptions) -> int:
                 "Show one: gradpivot recipes digits. Your own is a YAML file in the same form",
             )
         return 0
+    sys.path.insert(0, str(Path.cwd()))
     recipe = load_recipe(chosen.recipe)
     if chosen.json:
         say_json(json.dumps(recipe.to_dict(), indent=2))
@@ -319,8 +321,10 @@ def _(chosen: options.StoreExportOptions) -> int:
 def _(chosen: options.StoreImportOptions) -> int:
     from gradpivot.sweep.store import Store
 
-    new, known = Store(chosen.store, create=True).take_in(chosen.file)
+    new, known, other = Store(chosen.store, create=True).take_in(chosen.file)
     say(f"{new} runs taken in, {known} were here already")
+    if other:
+        say(f"{other} of those have other scores here than in {chosen.file}; this store's stay")
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradpivot.cli.console import bar, wants_bars
 from gradpivot.cli.options import ProblemOptions
 from gradpivot.errors import GradPivotError
+from gradpivot.recipes.recipe import filled, numbers_in
 
 if TYPE_CHECKING:
     from torch import nn
@@ -57,7 +57,7 @@ def split_of(
     target = getattr(problem.task, "target_of", None)
     train, test = problem.load()
     if classes is not None:
-        return ForgetSplit.by_class(train, test, _numbers(classes), target=target)
+        return ForgetSplit.by_class(train, test, numbers_in(classes), target=target)
     if fraction is not None:
         return ForgetSplit.random(train, test, fraction, seed=seed, target=target)
     assert indices is not None
@@ -70,31 +70,11 @@ def split_of(
     return ForgetSplit.by_index(train, test, chosen, target=target)
 
 
-def _numbers(text: str) -> list[int]:
-    """``3``, ``3,5`` or ``0-4`` as a list."""
-    found: list[int] = []
-    try:
-        for part in text.split(","):
-            first, dash, last = part.partition("-")
-            some = range(int(first), int(last) + 1) if dash else [int(first)]
-            if not some:
-                raise ValueError
-            found += some
-    except ValueError:
-        raise GradPivotError(f"cannot read the classes {text!r}; write 3, or 3,5, or 0-4") from None
-    return found
-
-
 def suited(method: Any, problem: Problem) -> Any:
     """The method with the problem's own settings where the user left the defaults."""
     if method == type(problem.training)():
         return problem.training
-    changes = {
-        name: value
-        for name, value in problem.settings.items()
-        if hasattr(method, name) and getattr(method, name) is None
-    }
-    return dataclasses.replace(method, **changes)
+    return filled(method, problem.settings)
 
 
 def refuse_file(folder: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradpivot.cli.console import standing, watched_sweep
 from gradpivot.cli.options import CompareOptions, SweepOptions
@@ -21,7 +23,7 @@ from gradpivot.sweep.sweeping import State, Sweep
 if TYPE_CHECKING:
     from gradpivot.sweep.job import Engine
 
-__all__ = ["asked_for", "finished_runs", "sweep"]
+__all__ = ["Finished", "asked_for", "finished_runs", "sweep"]
 
 
 def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
@@ -30,11 +32,11 @@ def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
     Raises:
         KeyboardInterrupt: after Ctrl-C or SIGTERM, with everything finished kept and the way to go on told.
     """
+    # A console script, unlike "python -m", does not look for modules where the user stands.
+    sys.path.insert(0, str(Path.cwd()))
     recipe = asked_for(chosen)
     if chosen.threads < 1:
         raise GradPivotError(f"--threads is {chosen.threads}; give 1 or more")
-    # A console script, unlike "python -m", does not look for modules where the user stands.
-    sys.path.insert(0, str(Path.cwd()))
     with _terminating():
         store = Store(chosen.store, create=True)
         try:
@@ -44,7 +46,12 @@ def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
 
 
 def _run(recipe: Recipe, chosen: SweepOptions, store: Store) -> tuple[State, list[Failure]]:
-    setting = _setting(recipe, chosen)
+    from gradpivot.sweep import work
+
+    _check_installed(recipe)
+    setting = work.setting_of(recipe.problem, chosen.threads, "cuda" if chosen.gpus > 0 else "cpu")
+    work.check_targets(recipe.problem, [target for some in recipe.forget for target in some.targets])
+    recipe = recipe.suited(work.own_settings(recipe.problem))
     with _engine(chosen, store) as engine:
         going = Sweep(recipe, setting, store, engine)
         try:
@@ -57,25 +64,75 @@ def _run(recipe: Recipe, chosen: SweepOptions, store: Store) -> tuple[State, lis
     return state, store.failures(going.keys)
 
 
-def finished_runs(chosen: CompareOptions) -> tuple[list[Record], list[str]]:
-    """The runs of a store that the options name, and the names of files that cannot be trusted.
+class Finished(NamedTuple):
+    """What a store has for a comparison.
+
+    Attributes:
+        records: The runs that were asked for.
+        notes: What a reader must know: runs that failed, settings that were kept apart.
+        damaged: Names of files that cannot be trusted.
+    """
+
+    records: list[Record]
+    notes: list[str]
+    damaged: list[str]
+
+
+def finished_runs(chosen: CompareOptions) -> Finished:
+    """The runs of a store that the options name.
 
     Raises:
-        GradPivotError: if there is none.
+        GradPivotError: if there is none, or a name is not in it.
     """
     store = Store(chosen.store)
-    records = store.records()
+    records, notes = _kept_apart(store.records())
+    runs = [record for record in records if record.role == "run"]
     methods, protocols = _names(chosen.methods), _names(chosen.protocols)
     if methods is not None:
         wanted = {name.casefold() for name in methods}
+        _known_names("method", wanted, {name for r in runs for name in (r.method, r.series.casefold())})
         records = [r for r in records if r.role != "run" or {r.method, r.series.casefold()} & wanted]
     if protocols is not None:
+        _known_names("protocol", set(protocols), {record.protocol for record in runs})
         records = [r for r in records if r.role != "run" or r.protocol in protocols]
     if not any(record.role == "run" for record in records):
         raise GradPivotError(
             f"{chosen.store} has no finished run to compare; fill it with 'gradpivot sweep', or ask for others"
         )
-    return records, [path.name for path in store.damaged]
+    notes += _failed(store.failures())
+    return Finished(records, notes, [path.name for path in store.damaged])
+
+
+def _kept_apart(records: list[Record]) -> tuple[list[Record], list[str]]:
+    """Runs of other versions, data, models or threads under names of their own: one set of both would be neither's."""
+    settings: dict[str, dict[str, None]] = defaultdict(dict)
+    for record in records:
+        settings[record.problem][record.provenance.get("setting_key", "")] = None
+    mixed = {problem for problem, keys in settings.items() if len(keys) > 1}
+    notes = [
+        f"{problem} was run in {len(settings[problem])} settings (versions, data, model, training, threads or device "
+        f"differ); each has its own tables. Use a store for each to keep their names."
+        for problem in sorted(mixed)
+    ]
+    return [
+        replace(r, problem=f"{r.problem} [{r.provenance.get('setting_key', '')[:6] or 'unknown'}]")
+        if r.problem in mixed
+        else r
+        for r in records
+    ], notes
+
+
+def _failed(failures: Sequence[Failure]) -> list[str]:
+    """The failed runs by series, with one reason each."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for _, what, why in failures:
+        reasons[what.split(" (")[0].split(", ")[0]].append(why)
+    return [f"{len(some)} runs of {name} could not be done: {some[0]}" for name, some in reasons.items()]
+
+
+def _known_names(what: str, wanted: set[str], there: set[str]) -> None:
+    if missing := sorted(wanted - there):
+        raise GradPivotError(f"the store has no {what} {missing[0]!r}; it has {', '.join(sorted(there))}")
 
 
 def asked_for(chosen: SweepOptions) -> Recipe:
@@ -105,12 +162,6 @@ def _check_installed(recipe: Recipe) -> None:
 
 def _names(text: str) -> list[str] | None:
     return None if text == "all" else [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _setting(recipe: Recipe, chosen: SweepOptions) -> Any:
-    from gradpivot.sweep.work import setting_of
-
-    return setting_of(recipe.problem, chosen.threads, "cuda" if chosen.gpus > 0 else "cpu")
 
 
 @contextmanager

@@ -143,7 +143,11 @@ class Method(ABC):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if hasattr(value, "item"):
-                object.__setattr__(self, field.name, value.item())
+                value = value.item()
+            # 1 and 1.0 are one setting, and must be one run.
+            if type(value) is int and str(field.type).startswith("float"):
+                value = float(value)
+            object.__setattr__(self, field.name, value)
 
     def _check(
         self,

@@ -58,7 +58,7 @@ def find_problem(name: str) -> Problem:
     module, _, function = path.partition(":")
     if not function:
         near = difflib.get_close_matches(name, _BUILT_IN, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else "."
         raise GradPivotError(
             f"there is no problem {name!r}{hint} Built in are {', '.join(list_problems())}; your own goes in as "
             f"my_module:my_problem, a function that returns a gradpivot.recipes.problem.Problem"

@@ -20,8 +20,10 @@ is the method's space::
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
+import importlib
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +39,16 @@ from gradpivot.errors import GradPivotError
 from gradpivot.methods import list_methods, method_class
 from gradpivot.methods.method import Method
 
-__all__ = ["Forgetting", "Recipe", "Series", "list_recipes", "load_recipe", "numbers_in", "read_recipe_text"]
+__all__ = [
+    "Forgetting",
+    "Recipe",
+    "Series",
+    "filled",
+    "list_recipes",
+    "load_recipe",
+    "numbers_in",
+    "read_recipe_text",
+]
 
 SCHEMA = "gradpivot.recipe/1"
 _KEYS = ("schema", "title", "about", "extends", "problem", "forget", "seeds", "protocols")
@@ -184,6 +195,14 @@ class Recipe:
             seeds=self.seeds if seeds is None else seeds,
         )
 
+    def suited(self, settings: Mapping[str, Any]) -> Recipe:
+        """The recipe with a problem's own settings, such as its batch size, where it leaves them open (None)."""
+        series = tuple(
+            replace(one, methods=tuple(filled(method, settings) for method in one.methods))
+            for one in self.series
+        )
+        return replace(self, series=series)
+
     def _named(self, names: Sequence[str]) -> list[Series]:
         """The series of these names or methods, in any case of letters."""
         wanted = [name.casefold() for name in names]
@@ -191,8 +210,14 @@ class Recipe:
         return [s for s in self.series if s.method in wanted or s.name.casefold() in wanted]
 
 
+def filled(method: Method, settings: Mapping[str, Any]) -> Method:
+    """The method with these settings where its own are None."""
+    open_ = {name: value for name, value in settings.items() if getattr(method, name, ...) is None}
+    return replace(method, **open_)
+
+
 def list_recipes() -> list[str]:
-    """The names of the recipes that come with the package and can be swept."""
+    """The names of the recipes that come with the package and name a problem."""
     if not _folder().is_dir():
         return []
     found = [path.name.removesuffix(".yaml") for path in _folder().iterdir() if path.name.endswith(".yaml")]
@@ -341,6 +366,7 @@ def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
     seeds = content.get("seeds", 1)
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
         raise GradPivotError(f"seeds is {seeds!r}; give how many, 1 or more")
+    _import_module_of(str(content["problem"]))
     protocols = _mapping(content["protocols"], "protocols")
     series = [
         found
@@ -356,6 +382,15 @@ def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
         seeds=seeds,
         series=tuple(series),
     )
+
+
+def _import_module_of(problem: str) -> None:
+    """Import a user's own problem first: its module may register the methods and objectives that the recipe names."""
+    module, colon, _ = problem.partition(":")
+    if colon:
+        # What is wrong with it is told when the problem itself is asked for.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
 
 
 def _forgettings(given: Any) -> tuple[Forgetting, ...]:

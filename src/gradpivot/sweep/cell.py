@@ -26,7 +26,7 @@ class Setting:
         data: The digest of its data.
         model: The digest of its model's structure and its task's name; what they compute is the user's to keep.
         training: The recipe of the original and the reference, as settings.
-        versions: gradpivot, torch.
+        versions: Of gradpivot, its source, torch, NumPy and scikit-learn.
         threads: Threads of each run.
         device: What each run computes on.
     """
@@ -39,6 +39,11 @@ class Setting:
     versions: Mapping[str, str | None]
     threads: int
     device: str
+
+    @cached_property
+    def key(self) -> str:
+        """The setting's identity: runs of different ones do not belong into one table."""
+        return digest_of(asdict(self))
 
     def original_key(self, seed: int) -> str:
         """Which original model: everything but what is forgotten."""

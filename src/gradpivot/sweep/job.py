@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gradpivot.errors import GradPivotError
 from gradpivot.frontier.record import Record
@@ -73,6 +73,7 @@ class Outcome:
         job: The job.
         value: The record of a run, or the weights of an original; None if there is none.
         error: Why it failed: the same would happen again.
+        fatal: Whether the worker itself is wrong (other versions, other data), so that every job would fail there.
         lost: Why its worker went away: it may well work the next time.
         blameless: Whether it was lost with more than its own worker, so that it cannot be the cause.
         seconds: How long it took.
@@ -81,6 +82,7 @@ class Outcome:
     job: Job
     value: Record | bytes | None = None
     error: str | None = None
+    fatal: bool = False
     lost: str | None = None
     blameless: bool = False
     seconds: float = 0.0
@@ -110,8 +112,13 @@ class Engine(Protocol):
         ...
 
 
-Answer = tuple[Record | bytes | None, str | None, float]
-"""What a worker sends back: value, error, seconds."""
+class Answer(NamedTuple):
+    """What a worker sends back; the fields are those of :class:`Outcome`."""
+
+    value: Record | bytes | None
+    error: str | None
+    fatal: bool
+    seconds: float
 
 
 def perform(job: Job, weights: Callable[[], bytes]) -> Answer:
@@ -125,9 +132,10 @@ def perform(job: Job, weights: Callable[[], bytes]) -> Answer:
 
     started = time.perf_counter()
     value: Record | bytes | None = None
-    error = None
+    error, checked = None, False
     try:
         work.check_setting(job.setting)
+        checked = True
         if job.cell is None:
             value = work.original_weights(job.setting, job.seed)
         else:
@@ -135,11 +143,13 @@ def perform(job: Job, weights: Callable[[], bytes]) -> Answer:
     except GradPivotError as wrong:
         error = str(wrong)
     except Exception as wrong:
+        if type(wrong).__module__.startswith("ray."):
+            raise  # The cluster's trouble, not the run's: the engine knows what to make of it.
         # Somebody's model or data raised: the whole story goes to the log, one line to the sweep.
         with contextlib.suppress(OSError):
             traceback.print_exc()
         error = textwrap.shorten(f"{type(wrong).__name__}: {wrong}", _LONGEST, placeholder=" …")
-    return value, error, time.perf_counter() - started
+    return Answer(value, error, error is not None and not checked, time.perf_counter() - started)
 
 
 def _sees_store(job: Job) -> bool:

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.sweep.job import Job, Outcome
+from gradpivot.sweep.job import Answer, Job, Outcome
 
 __all__ = ["LocalEngine"]
 
 _WAITING = 1
 """Jobs that wait in a worker's queue, so that it never waits for us."""
 _MOST_SILENT_DEATHS = 10
-"""After so many dead workers without one answer between them, something is wrong with all of them."""
+"""After so many dead workers and never an answer, something is wrong with all of them."""
 
 
 class LocalEngine:
@@ -32,10 +32,12 @@ class LocalEngine:
     """
 
     def __init__(self, jobs: int, threads: int, log: Path) -> None:
+        if os.name != "posix":
+            raise GradPivotError("sweeps run on Linux and macOS; on Windows use WSL, or a Ray cluster")
         if jobs < 1:
             raise GradPivotError(f"--jobs is {jobs}; give 1 or more")
         self._jobs, self._threads, self._log = jobs, threads, log
-        self._silent_deaths = 0
+        self._deaths, self._answered = 0, False
         self._workers: list[_Worker] = []
 
     def slots(self) -> int:
@@ -64,10 +66,9 @@ class LocalEngine:
         for place, one in enumerate(self._workers):
             if one.connection in ready:
                 try:
-                    value, error, seconds = one.connection.recv()
-                    self._silent_deaths = 0
-                    done = one.queue.popleft()
-                    outcomes.append(Outcome(job=done, value=value, error=error, seconds=seconds))
+                    answer: Answer = one.connection.recv()
+                    self._answered = True
+                    outcomes.append(Outcome(job=one.queue.popleft(), **answer._asdict()))
                 except (EOFError, OSError):
                     outcomes += self._replace(place)
         return outcomes
@@ -83,8 +84,8 @@ class LocalEngine:
         dead = self._workers[place]
         dead.stop()
         how = dead.process.returncode
-        self._silent_deaths += 1
-        if self._silent_deaths > _MOST_SILENT_DEATHS:
+        self._deaths += 1
+        if not self._answered and self._deaths > _MOST_SILENT_DEATHS:
             raise GradPivotError(f"worker processes keep dying; what they said is in {self._log}")
         self._workers[place] = self._start()
         outcomes = []

@@ -100,8 +100,8 @@ class RayEngine:
         job = self._running.pop(reference)
         lost = self._ray.exceptions
         try:
-            value, error, seconds = self._ray.get(reference)
-            return Outcome(job=job, value=value, error=error, seconds=seconds)
+            answer: Answer = self._ray.get(reference)
+            return Outcome(job=job, **answer._asdict())
         except (lost.NodeDiedError, lost.ObjectLostError, lost.OwnerDiedError) as gone:
             return Outcome(job=job, lost=_first_line(gone), blameless=True)
         except (lost.WorkerCrashedError, lost.OutOfMemoryError, lost.TaskCancelledError) as gone:
@@ -110,7 +110,7 @@ class RayEngine:
             return Outcome(job=job, lost=_first_line(gone))
         except lost.RayError as wrong:
             # Such as a node without gradpivot: a traceback whose last line says what is wrong.
-            return Outcome(job=job, error=_lines(wrong)[-1])
+            return Outcome(job=job, error=_lines(wrong)[-1], fatal=True)
 
 
 def _performed(job: Job, weights: list[Any], where: str) -> Answer:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from gradpivot.atomic import write_text
 
-__all__ = ["Records", "Stamp"]
+__all__ = ["Records", "Stamp", "seal", "unsealed"]
 
 
 class Stamp(NamedTuple):
@@ -42,9 +42,8 @@ class Records:
         path = self.path(key)
         try:
             sealed = json.loads(path.read_text(encoding="utf-8"))
-            if sealed["sha256"] == _checksum(sealed["record"]) and sealed["key"] == key:
-                record: dict[str, Any] = sealed["record"]
-                return record
+            if sealed["key"] == key:
+                return unsealed(sealed)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):
@@ -54,9 +53,8 @@ class Records:
 
     def put(self, key: str, record: dict[str, Any]) -> Stamp:
         """Keep a finished run."""
-        sealed = {"key": key, "sha256": _checksum(record), "record": record}
         path = self.path(key)
-        write_text(path, json.dumps(sealed) + "\n")
+        write_text(path, json.dumps(seal(key, record)) + "\n")
         return _stamp(path.stat())
 
     def path(self, key: str) -> Path:
@@ -74,6 +72,23 @@ class Records:
                 # A name that starts with a dot is a file that a kill left half written.
                 if entry.name.endswith(".json") and not entry.name.startswith("."):
                     yield entry.name.removesuffix(".json"), _stamp(entry.stat())
+
+
+def seal(key: str, record: dict[str, Any]) -> dict[str, Any]:
+    """A record with its key and the checksum of its content."""
+    return {"key": key, "sha256": _checksum(record), "record": record}
+
+
+def unsealed(sealed: dict[str, Any]) -> dict[str, Any]:
+    """The record inside.
+
+    Raises:
+        ValueError: if it is not what was sealed.
+    """
+    record: dict[str, Any] = sealed["record"]
+    if sealed["sha256"] != _checksum(record):
+        raise ValueError("its checksum is wrong: it was changed or damaged")
+    return record
 
 
 def _stamp(stat: os.stat_result) -> Stamp:

@@ -27,7 +27,7 @@ from typing import Any
 from gradpivot.atomic import replacing, write_text
 from gradpivot.errors import GradPivotError
 from gradpivot.frontier.record import Record
-from gradpivot.sweep.records import Records, Stamp
+from gradpivot.sweep.records import Records, Stamp, seal, unsealed
 
 __all__ = ["Failure", "Store"]
 
@@ -41,7 +41,8 @@ _PAGE_ROOM = 1 << 17
 """With less room than this, SQLite cannot extend its files."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS records (key TEXT PRIMARY KEY, size INTEGER, modified INTEGER, row TEXT);
-CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, owner TEXT, host TEXT, pid INTEGER, until REAL);
+CREATE TABLE IF NOT EXISTS leases
+    (key TEXT PRIMARY KEY, owner TEXT, host TEXT, pid INTEGER, began INTEGER, until REAL);
 CREATE TABLE IF NOT EXISTS failures (key TEXT PRIMARY KEY, what TEXT, reason TEXT, seen REAL);
 """
 
@@ -94,6 +95,8 @@ class Store:
                 return True
         except FileNotFoundError:
             return False
+        except UnicodeDecodeError:
+            pass
         self.damaged.append(path)
         return False
 
@@ -108,7 +111,7 @@ class Store:
         stamp = self._records.put(record.key, record.to_dict())
         with self._transaction() as index:
             _remember(index, record, stamp)
-            index.execute("DELETE FROM claims WHERE key = ?", (record.key,))
+            index.execute("DELETE FROM leases WHERE key = ?", (record.key,))
             index.execute("DELETE FROM failures WHERE key = ?", (record.key,))
 
     def has(self, key: str) -> bool:
@@ -147,7 +150,8 @@ class Store:
         keys = [key for key, _ in self._records.stamps()]
         weights = sorted((self.folder / "originals").glob("*.safetensors"))
         sound = sum(self.has(key) for key in keys) + sum(self.has_original(path.stem) for path in weights)
-        return sound, [path.name for path in self.damaged]
+        unsealed = [path for path in weights if not path.with_suffix(".sha256").exists()]
+        return sound, [path.name for path in (*self.damaged, *unsealed)]
 
     def _refresh(self) -> None:
         """Make the index agree with the files."""
@@ -160,11 +164,14 @@ class Store:
         gone = [key for key in known if key not in on_disk]
         if not changed and not gone:
             return
+        # Read before the transaction: a sweep under way must not wait for 100,000 files.
+        found = [
+            (content, on_disk[key]) for key in changed if (content := self._records.get(key)) is not None
+        ]
         with self._transaction() as index:
             index.executemany("DELETE FROM records WHERE key = ?", [(key,) for key in (*gone, *changed)])
-            for key in changed:
-                if (content := self._records.get(key)) is not None:
-                    _remember(index, Record.from_dict(content), on_disk[key])
+            for content, stamp in found:
+                _remember(index, Record.from_dict(content), stamp)
 
     # Claims
 
@@ -172,16 +179,16 @@ class Store:
         """Up to ``most`` of ``keys`` that nobody works on, now ours until we finish, release or die."""
         taken: list[str] = []
         with self._transaction() as index:
-            held = {key: rest for key, *rest in index.execute("SELECT * FROM claims")}
+            held = {key: rest for key, *rest in index.execute("SELECT * FROM leases")}
             for key in keys:
                 if len(taken) == most:
                     break
                 if key not in held or _is_over(*held[key]):
                     taken.append(key)
             until = time.time() + LEASE_SECONDS
+            me = (self._owner, socket.gethostname(), os.getpid(), _began(os.getpid()) or 0, until)
             index.executemany(
-                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?)",
-                [(key, self._owner, socket.gethostname(), os.getpid(), until) for key in taken],
+                "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)", [(key, *me) for key in taken]
             )
         return taken
 
@@ -189,31 +196,33 @@ class Store:
         """Say that we are alive: our claims last another lease."""
         with self._transaction() as index:
             index.execute(
-                "UPDATE claims SET until = ? WHERE owner = ?", (time.time() + LEASE_SECONDS, self._owner)
+                "UPDATE leases SET until = ? WHERE owner = ?", (time.time() + LEASE_SECONDS, self._owner)
             )
 
     def claimed_elsewhere(self) -> int:
         """How many runs other live sweeps on this store are working on."""
-        rows = self._read("SELECT * FROM claims WHERE owner != ?", self._owner)
+        rows = self._read("SELECT * FROM leases WHERE owner != ?", self._owner)
         return sum(not _is_over(*rest) for _, *rest in rows)
 
     def release(self, key: str | None = None) -> None:
         """Give up one claim, or all of ours."""
         with self._transaction() as index:
             if key is None:
-                index.execute("DELETE FROM claims WHERE owner = ?", (self._owner,))
+                index.execute("DELETE FROM leases WHERE owner = ?", (self._owner,))
             else:
-                index.execute("DELETE FROM claims WHERE owner = ? AND key = ?", (self._owner, key))
+                index.execute("DELETE FROM leases WHERE owner = ? AND key = ?", (self._owner, key))
 
     # Failures
 
     def fail(self, key: str, what: str, reason: str) -> None:
-        """Note that a run could not be done; the next sweep tries it again."""
+        """Note that a run could not be done; the next sweep tries it again. Not if another has done it meanwhile."""
+        self.release(key)
+        if self.has(key):
+            return
         with self._transaction() as index:
             index.execute(
                 "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", (key, what, reason, time.time())
             )
-            index.execute("DELETE FROM claims WHERE key = ?", (key,))
 
     def failures(self, keys: Collection[str] | None = None) -> list[Failure]:
         """The runs (of these, if given) that could not be done, the latest last."""
@@ -224,25 +233,27 @@ class Store:
 
     def export(self, path: str | Path) -> int:
         """Write all finished runs as JSON lines, to be committed or merged; give their number."""
-        records = self.records()
-        lines = [json.dumps(record.to_dict(), sort_keys=True, ensure_ascii=False) for record in records]
+        lines = [
+            json.dumps(seal(r.key, r.to_dict()), sort_keys=True, ensure_ascii=False) for r in self.records()
+        ]
         write_text(path, "".join(f"{line}\n" for line in lines))
         return len(lines)
 
-    def take_in(self, path: str | Path) -> tuple[int, int]:
-        """Read exported runs; give how many were new and how many were here already (and stayed).
+    def take_in(self, path: str | Path) -> tuple[int, int, int]:
+        """Read exported runs: how many were new, here already (and stayed), and of these how many with other scores.
 
         Raises:
             GradPivotError: naming the line that cannot be read; nothing of the file is taken then.
         """
         records = list({record.key: record for record in _exported(Path(path))}.values())
-        here = {key for key, _ in self._records.stamps()}
-        new = [record for record in records if record.key not in here or not self.has(record.key)]
+        here = {record.key: self.get(record.key) for record in records}
+        new = [record for record in records if here[record.key] is None]
         stamped = [(record, self._records.put(record.key, record.to_dict())) for record in new]
         with self._transaction() as index:
             for record, stamp in stamped:
                 _remember(index, record, stamp)
-        return len(new), len(records) - len(new)
+        known = [(mine, record) for record in records if (mine := here[record.key]) is not None]
+        return len(new), len(known), sum(m.point.scores != r.point.scores for m, r in known)
 
     def close(self) -> None:
         """Give up our claims and close the index."""
@@ -377,6 +388,8 @@ def _as_disk_error(error: sqlite3.DatabaseError, path: Path) -> Exception:
         full = code == sqlite3.SQLITE_FULL or shutil.disk_usage(path.parent).free < _PAGE_ROOM
         number = errno.ENOSPC if full else errno.EIO
         return OSError(number, os.strerror(number), str(path))
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return GradPivotError(f"another process holds the index {path} for too long; start the command again")
     return GradPivotError(
         f"the index {path} cannot be used ({error}); delete it, it is rebuilt from the runs"
     )
@@ -387,23 +400,30 @@ def _remember(index: sqlite3.Connection, record: Record, stamp: Stamp) -> None:
     index.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", (record.key, *stamp, row))
 
 
-def _is_over(owner: str, host: str, pid: int, until: float) -> bool:
-    """Whether a claim has lapsed: no heartbeat for a lease, or its process on this machine is gone."""
-    if time.time() > until:
-        return True
-    return host == socket.gethostname() and not _is_alive(pid)
+def _is_over(owner: str, host: str, pid: int, began: int, until: float) -> bool:
+    """Whether a claim has lapsed.
+
+    A process on this machine holds it as long as it lives, asleep or not; where that cannot be seen, on another machine
+    or without /proc, the heartbeat decides.
+    """
+    if began and host == socket.gethostname():
+        return _began(pid) != began
+    return time.time() > until
 
 
-def _is_alive(pid: int) -> bool:
+def _began(pid: int) -> int | None:
+    """When a process began, in the kernel's ticks; None if it is gone, 0 where the system does not tell.
+
+    With the number it names a process for good: numbers come again, and one that was killed keeps its number until its
+    parent has looked (state Z).
+    """
     try:
-        os.kill(pid, 0)
-        # Killed, but its parent has not looked yet: Linux says so, elsewhere the lease runs out.
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except ProcessLookupError:
-        return False
+        state, *rest = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except FileNotFoundError:
+        return None if Path("/proc/self/stat").exists() else 0
     except OSError:
-        return True
-    return state != "Z"
+        return None
+    return None if state == "Z" else int(rest[18])
 
 
 def _exported(path: Path) -> Iterator[Record]:
@@ -420,7 +440,7 @@ def _exported(path: Path) -> Iterator[Record]:
         if not line.strip():
             continue
         try:
-            record = Record.from_dict(json.loads(line))
+            record = Record.from_dict(unsealed(json.loads(line)))
             # The key becomes a file's name.
             if not re.fullmatch(r"[0-9a-f]{8,64}", record.key):
                 raise ValueError(f"its key is {record.key!r}")

@@ -24,7 +24,7 @@ __all__ = ["State", "Sweep"]
 MOST_ATTEMPTS = 3
 """So often a run is tried whose worker keeps dying."""
 MOST_FIRST_FAILURES = 10
-"""When the first so many runs all fail, the sweep stops: something is wrong with all of them."""
+"""When the first so many runs of a series all fail, it is given up; when all series' do, the sweep stops."""
 _LOOK = 0.2
 
 
@@ -95,7 +95,8 @@ class Sweep:
         self.state.damaged = [path.name for path in store.damaged]
         self._in_flight: dict[str, Job] = {}
         self._attempts: Counter[str] = Counter()
-        self._successes = 0
+        self._successes: Counter[tuple[str, str]] = Counter()
+        self._failures: Counter[tuple[str, str]] = Counter()
         self._last_look = self._last_told = 0.0
 
     @property
@@ -169,6 +170,8 @@ class Sweep:
         self._clock.busy_seconds += outcome.seconds
         if outcome.lost is not None:
             self._lost(job, outcome.lost, outcome.blameless)
+        elif outcome.fatal:
+            raise GradPivotError(f"a worker cannot do this sweep: {outcome.error}")
         elif outcome.error is not None:
             self._fail(job, outcome.error)
         elif isinstance(outcome.value, bytes):
@@ -177,8 +180,8 @@ class Sweep:
         elif isinstance(outcome.value, Record):
             self._store.put(outcome.value)
             job.checkpoint.unlink(missing_ok=True)
-            self._clock.count(outcome.value)
-            self._successes += 1
+            self._clock.count(outcome.value, outcome.seconds)
+            self._successes[_series(outcome.job.cell)] += outcome.value.role == "run"
             self._note_done(job.key, outcome.value.point.diverged is not None)
 
     def _lost(self, job: Job, why: str, blameless: bool) -> None:
@@ -195,8 +198,21 @@ class Sweep:
         self._store.fail(job.key, job.title, why)
         self._missing.pop(job.key)
         self.state.failed += 1
-        if not self._successes and self.state.failed >= MOST_FIRST_FAILURES:
+        self._failures[series := _series(job.cell)] += 1
+        if self._successes.total() == 0 and self.state.failed >= MOST_FIRST_FAILURES:
             raise GradPivotError(f"the first {self.state.failed} runs all failed, the last one with: {why}")
+        if not self._successes[series] and self._failures[series] >= MOST_FIRST_FAILURES:
+            self._give_up(series, why)
+
+    def _give_up(self, series: tuple[str, str], why: str) -> None:
+        """A series of which the first runs all failed would fail to its end; the other series go on."""
+        rest = [k for k, c in self._missing.items() if _series(c) == series and k not in self._in_flight]
+        for key in rest:
+            self._store.fail(
+                key, self._job(key).title, f"not tried, the first {MOST_FIRST_FAILURES} failed: {why}"
+            )
+            self._missing.pop(key)
+        self.state.failed += len(rest)
 
     def _found(self, key: str) -> bool:
         """Whether a run or an original has been finished elsewhere; it is counted then."""
@@ -229,13 +245,17 @@ class Sweep:
             return
         self._last_told = time.monotonic()
         state = self.state
-        state.running = len(self._in_flight)
+        state.running = min(len(self._in_flight), self._engine.workers())
         state.elsewhere = self._store.claimed_elsewhere()
         state.seconds = self._clock.seconds
         state.seconds_left = self._clock.left(self._missing.values())
         state.busy, state.useful = self._clock.busy, self._clock.useful
         if watch:
             watch(state)
+
+
+def _series(cell: Cell | None) -> tuple[str, str]:
+    return ("", "") if cell is None else (cell.protocol, cell.series)
 
 
 class _Clock:
@@ -268,12 +288,12 @@ class _Clock:
         """Unlearning and evaluation over the jobs' time."""
         return self._useful / self._total if self._total else None
 
-    def count(self, record: Record) -> None:
-        """A run has come back."""
+    def count(self, record: Record, seconds: float) -> None:
+        """A run has come back after so many seconds in its worker."""
         timing = record.provenance["timing"]
         # An original is only evaluated. A run that was resumed counts the time before its interruption too.
         parts = timing.get("unlearning", 0) + timing.get("evaluation", 0) or timing["total"]
-        self._total += max(timing["total"], parts)
+        self._total += max(seconds, parts)
         self._useful += parts
         self._seconds[record.series].append(max(timing["total"], parts))
 

@@ -29,7 +29,7 @@ from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.original import train_original
 from gradpivot.tasks.classification import Classification
 
-__all__ = ["check_setting", "original_weights", "run_cell", "setting_of"]
+__all__ = ["check_setting", "check_targets", "original_weights", "own_settings", "run_cell", "setting_of"]
 
 # A worker walks through the cells target by target, so a few splits and models at hand are enough.
 _AT_HAND = 8
@@ -80,7 +80,19 @@ def _structure(problem: str) -> str:
 
 def _versions() -> dict[str, str | None]:
     facts = environment()
-    return {"gradpivot": facts["gradpivot"], "torch": facts["packages"]["torch"]}
+    packages = {name: facts["packages"][name] for name in ("torch", "numpy", "scikit-learn")}
+    return {"gradpivot": facts["gradpivot"], "code": facts["code"], **packages}
+
+
+def check_targets(problem: str, targets: Sequence[Mapping[str, Any]]) -> None:
+    """Raise, before anything runs, if something is to be forgotten that the data do not have."""
+    for target in targets:
+        _split(problem, _hashable(target), 0)
+
+
+def own_settings(problem: str) -> Mapping[str, Any]:
+    """The method settings that suit a problem, for what a recipe leaves open."""
+    return _problem(problem).settings
 
 
 def original_weights(setting: Setting, seed: int) -> bytes:
@@ -111,7 +123,8 @@ def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None 
         point, timing, told = Point(label="Original", settings={}, scores=scores), {}, {}
     else:
         method = make_method(cell.method)
-        _discard_unusable(checkpoint, run_key(split, method, cell.seed, model))
+        if checkpoint is not None and checkpoint.exists():
+            _discard_unusable(checkpoint, run_key(split, method, cell.seed, model))
         result = run_method(
             model,
             split,
@@ -137,6 +150,8 @@ def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None 
         # The steps' telemetry is 20 KB a run; what tables can use of it is three numbers.
         point=Point.from_dict({**point.to_dict(), "history": {}}),
         provenance={
+            "setting_key": cell.setting.key,
+            "cell": cell.to_dict(),
             "split": split.facts(),
             "environment": environment(cell.setting.device),
             "telemetry": told,
@@ -145,10 +160,8 @@ def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None 
     )
 
 
-def _discard_unusable(path: Path | None, key: str) -> None:
+def _discard_unusable(path: Path, key: str) -> None:
     """A checkpoint that cannot be continued from is thrown away: the run starts over, as its owner would have it."""
-    if path is None:
-        return
     try:
         Checkpoint(path, key, 0).load()
     except GradPivotError as error:

@@ -24,8 +24,6 @@ def main(words: list[str]) -> None:
     # Ctrl-C goes to everybody at the terminal; the engine decides what becomes of its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with(parent)
-    # A console script does not look for modules where the user stands; people's problems are there.
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109
     with Connection(line) as engine:
         serve(engine)
 
