@@ -134,6 +134,69 @@ def test_sets_that_are_short_or_missing_are_named(record: Build) -> None:
     assert cup.to_dict()["incomplete"] == [{"forget": "3", "seed": 1, "runs": 2, "of": 3}]
 
 
+def test_half_done_sets_enter_no_average(record: Build) -> None:
+    """H is 0.55 with both runs and 0.4 with one of them: the mean is 0.55, not 0.475."""
+    runs = [record("run", s, label=str(i), seed=0, seconds=4) for i, s in enumerate(TWO)]
+    runs.append(record("run", TWO[0], label="0", seed=1, forget="4", seconds=8))
+    table = only(standings([*runs, record("retrained", seconds=40), record("retrained", seed=1, forget="4")]))
+    row = table.series[0]
+    assert [s.values["hypervolume"] for s in row.sets] == pytest.approx([0.55, 0.4])
+    assert [s.place for s in row.whole] == [("3", 0)]
+    assert mean(row, "hypervolume") == pytest.approx(0.55)
+    assert list(row.by_place("hypervolume")) == [("3", 0)]
+    assert list(row.classes) == ["3"]
+    assert (mean(row, "seconds"), row.retrain_ratio, row.space_ratio) == (4, 0.1, 0.2)
+    assert row.to_dict()["sets"]["whole"] == [True, False]
+    assert "CUP: class 4, seed 1 has 1 of 2 runs." in table.notes
+    assert (
+        "Sets with fewer runs than their series' largest are left out of means and rankings." in table.notes
+    )
+
+
+def test_a_diverged_run_is_a_run(record: Build) -> None:
+    """The second run of seed 1 diverged: the set is whole, and the mean is (0.55 + 0.4) / 2."""
+    runs = [record("run", s, label=str(i), seed=0) for i, s in enumerate(TWO)]
+    runs += [record("run", s, label=str(i), seed=1) for i, s in enumerate((TWO[0], None))]
+    row = only(standings(runs)).series[0]
+    assert row.incomplete == ()
+    assert mean(row, "hypervolume") == pytest.approx(0.475)
+
+
+def test_time_a_run_is_over_finite_runs(record: Build) -> None:
+    """(4 + 2) / 2 = 3 s a finite run, 6.5 s in all; of 30 s of retraining 0.1 and 6.5/30."""
+    runs = [record("run", label=str(t), seconds=t) for t in (4, 2)] + [record("run", None, seconds=0.5)]
+    row = only(standings([*runs, record("retrained", seconds=30)])).series[0]
+    assert (mean(row, "seconds"), mean(row, "space_seconds")) == (3, 6.5)
+    assert row.retrain_ratio == pytest.approx(0.1)
+    assert row.space_ratio == pytest.approx(6.5 / 30)
+    lost = only(standings([record("run", None, seconds=0.5), record("retrained", seconds=30)])).series[0]
+    assert (mean(lost, "seconds"), mean(lost, "space_seconds"), lost.retrain_ratio) == (None, 0.5, None)
+    assert lost.space_ratio == pytest.approx(0.5 / 30)
+
+
+def test_sets_of_different_size_are_told(record: Build) -> None:
+    def told(sizes: dict[str, int]) -> list[str]:
+        runs = [record("run", series=name, label=str(i)) for name, n in sizes.items() for i in range(n)]
+        return [note for note in only(standings(runs)).notes if note.startswith("Sets differ")]
+
+    assert told({"A": 2, "B": 2}) == []
+    assert told({"A": 2, "B": 3, "C": 2}) == [
+        "Sets differ in size (runs, 2: A, C; 3: B): H and Δ can only gain from more settings."
+    ]
+    assert told({"A": 1, "B": 3, "C": 3, "D": 3, "E": 3, "F": 5}) == [
+        "Sets differ in size (runs, 1: A; 5: F; 3: the others): H and Δ can only gain from more settings."
+    ]
+
+
+def test_notes_of_the_caller_are_kept(record: Build) -> None:
+    twice = record("run", key="k")
+    found = standings([twice, twice], notes=["3 runs failed."])
+    assert found.notes[0].startswith("1 records came more than once")
+    assert found.notes[1:] == ("3 runs failed.",)
+    assert found.to_dict()["notes"] == list(found.notes)
+    assert standings([twice]).notes == ()
+
+
 def test_long_lists_of_gaps_are_cut_short(record: Build) -> None:
     runs = [record("run", seed=s) for s in range(20)]
     assert any(

@@ -181,7 +181,7 @@ def test_half_of_the_sets_reach_every_corner(sets: list[list[tuple[float, float]
 
 def test_means_count_diverged_runs_as_zeros(record: Build) -> None:
     runs = [record("run", (0.8, 0.6, 1, 1), label="x"), record("run", None, label="x", seed=1)]
-    runs.append(record("run", (0.3, 0.2, 1, 1), label="y"))
+    runs += [record("run", (0.3, 0.2, 1, 1), label="y", seed=s) for s in (0, 1)]
     (table,) = standings(runs).tables
     one = cloud(table.series[0])
     x, y = one.settings

@@ -18,6 +18,8 @@ from gradpivot.frontier.record import Record
 from gradpivot.frontier.series import MEASURES
 from gradpivot.frontier.standings import Standings, standings
 from gradpivot.report.standings_files import FORMATS, write_standings
+from gradpivot.report.standings_page import render_standings_page, standings_html
+from gradpivot.report.standings_plane import cloud
 from gradpivot.report.standings_tables import (
     CSV_HEADS,
     Grid,
@@ -84,12 +86,42 @@ def test_sentences_say_who_leads_whoever_it_is(record: Build) -> None:
     ]
     (table,) = standings(runs).tables
     assert sentences(table)[0] == (
-        "H: CUP leads with 98.50 (95 % interval 92.15 to 104.85); WS (difference 0.05, interval -12.02 to 12.12) is "
-        "tied with it; GA (difference 47.50, interval 41.15 to 53.85) is behind; so is the 1 after it."
+        "H: CUP leads with 98.50 (95 % interval over 2 sets 92.15 to 104.85); WS is tied with it; GA (difference "
+        "47.50, 41.15 to 53.85) and RL (difference 57.00, 44.29 to 69.71) are behind."
     )
     (alone,) = standings([record("run", (0.5, 1, 1, 1))]).tables
     assert sentences(alone)[0] == "H: CUP is alone, with 50.00 (one set, no interval)."
     assert sentences(alone)[-1] == "Time a run: CUP is alone, with 1.00 s (one set, no interval)."
+
+
+def rivals_of(record: Build, differences: dict[str, tuple[float, ...]], seeds: int = 2) -> str:
+    """The sentence on H of A, 0.9 on two classes by so many seeds, and of series that are worse by so much."""
+    places = [(forget, seed) for seed in range(seeds) for forget in "12"]
+    every = {"A": (0.0,) * 4, **differences}
+    runs = [
+        record("run", (0.9 - d, 1, 1, 1), series=name, forget=f, seed=s)
+        for name, row in every.items() for (f, s), d in zip(places, row, strict=False)
+    ]  # fmt: skip
+    return sentences(standings(runs).tables[0])[0]
+
+
+def test_sentences_say_what_the_seeds_do_not_settle(record: Build) -> None:
+    """B is tied (0.01 on average), C behind over sets (0.15 ± 0.0919) and not over two seeds, the rest behind."""
+    rest = {name: (0.3 + i / 10,) * 4 for i, name in enumerate("DEFG")}
+    told = rivals_of(record, {"B": (0.05, -0.03) * 2, "C": (0.1, 0.1, 0.2, 0.2), **rest})
+    assert told == (
+        "H: A leads with 90.00 (95 % interval over 4 sets 90.00 to 90.00); B is tied with it; C (difference 15.00, "
+        "5.81 to 24.19) is behind on these classes, but two seeds do not settle it; the other 4 are behind, the "
+        "nearest being D (difference 30.00, 30.00 to 30.00)."
+    )
+
+
+def test_sentences_on_one_seed_name_all_and_give_the_first_differences(record: Build) -> None:
+    told = rivals_of(record, {name: (0.1 + i / 10,) * 2 for i, name in enumerate("BCDE")}, seeds=1)
+    assert told.endswith(
+        "B (difference 10.00, 10.00 to 10.00), C (difference 20.00, 20.00 to 20.00), D (difference 30.00, 30.00 to "
+        "30.00) and E are behind on these classes, but one seed does not settle it."
+    )
 
 
 def test_sentences_about_missing_sets(record: Build) -> None:
@@ -210,6 +242,39 @@ def test_the_console_fits_80_columns_and_cuts_no_number(found: Standings, cifar:
         assert "[red]" in text
         assert "H: " in text
     assert "94.88 (0.51)" in console_text(cifar)
+
+
+def test_notes_of_the_caller_are_in_every_export(sweep: list[Record]) -> None:
+    told = standings(sweep, notes=["7 runs of A_B failed.", "=1+1"])
+    for write in (standings_markdown, standings_json, console_text, render_standings_page, standings_html):
+        assert "7 runs of A_B failed." in write(told).replace(r"A\_B", "A_B"), write
+    assert standings_latex(told).count(r"7 runs of A\_B failed.") == len(told.tables)
+    lines = list(csv.DictReader(io.StringIO(standings_csv(told))))
+    assert [line["note"] for line in lines if line["role"] == "note"] == ["7 runs of A_B failed.", "'=1+1"]
+    assert {line["note"] for line in lines if line["role"] != "note"} == {""}
+
+
+def test_the_time_grid_says_whose_time_it_is(record: Build) -> None:
+    """(4 + 2) / 2 s a finite run of 30 s of retraining; with the diverged one 6.5 s, 21.67 % of it."""
+    runs = [record("run", label=str(t), seconds=t) for t in (4, 2)] + [record("run", None, seconds=0.5)]
+    found = standings([*runs, record("retrained", seconds=30)])
+    time = grid(found, "time")
+    cells = dict(zip(time.heads, [cell.text for cell in time.lines[-1]], strict=True))
+    assert (cells["Time a run ↓ (s)"], cells["Whole space ↓ (s)"]) == ("3.00", "6.50")
+    assert float(cells["Run / Retrain ↓ (%)"]) == 10
+    assert float(cells["Space / Retrain ↓ (%)"]) == pytest.approx(21.67, abs=0.05)
+    assert "over finite runs" in time.caption
+    assert "not at all in the time a run" in grid(found, "methods").caption
+
+
+def test_the_plane_means_leave_half_done_sets_out(record: Build) -> None:
+    """Setting x has (0.8, 0.5) on the whole set and (0.2, 0.1) on the half-done one, whose run is still drawn."""
+    runs = [record("run", (0.8, 0.5, 1, 1), label="x"), record("run", (0.5, 0.8, 1, 1), label="y")]
+    runs.append(record("run", (0.2, 0.1, 1, 1), label="x", seed=1))
+    found = cloud(standings(runs).tables[0].series[0])
+    assert len(found.runs) == 3
+    assert {s.label: (s.x, s.y, s.runs) for s in found.settings} == {"x": (0.8, 0.5, 1), "y": (0.5, 0.8, 1)}
+    assert found.front == ((0.5, 0.8), (0.8, 0.5))
 
 
 def test_random_subsets_say_their_direction(record: Build) -> None:

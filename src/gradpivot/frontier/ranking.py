@@ -1,4 +1,8 @@
-"""Who leads, and from whom the leader is separated: paired differences over the same (class, seed) sets."""
+"""Who leads, and from whom the leader is separated: paired differences over the same (class, seed) sets.
+
+Sets of one seed share its original model and are not independent. So a difference is settled only if it also
+holds over seeds.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ CRITERIA: dict[str, bool] = {
 }  # fmt: skip
 """What series are ranked by, and whether more is better."""
 
-Verdict = Literal["separated", "tied", "ahead", "undecided"]
+Verdict = Literal["separated", "unsettled", "tied", "ahead", "undecided"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +34,10 @@ class Rival:
         estimate: Its value over the sets that the ranking is made on; its own where it has too few of them.
         difference: By how much the leader is better, over the sets both have; positive = the leader is better.
         over_seeds: The same, averaged over what was forgotten first: fewer values, but independent ones.
-        verdict: ``separated`` if the 95 % interval of the difference lies above zero, ``tied`` if it holds zero,
-            ``ahead`` if it lies below (only where sets are missing), ``undecided`` with fewer than two sets in
-            common.
+        verdict: ``separated`` if the 95 % intervals of the difference over sets and over seeds both lie above
+            zero; ``unsettled`` if only that over sets does, or there is one seed: behind on these classes;
+            ``tied`` if that over sets holds zero; ``ahead`` if it lies below (only where sets are missing);
+            ``undecided`` with fewer than two sets in common.
     """
 
     name: str
@@ -58,7 +63,7 @@ class Ranking:
 
     Attributes:
         criterion: One of :data:`CRITERIA`.
-        leader: The best on the sets that all series have; see :func:`comparable`.
+        leader: The best on the whole sets that all series have; see :func:`comparable`.
         estimate: Its value there.
         rivals: All others, best first.
         all_sets: Whether every series has all those sets and no other.
@@ -92,7 +97,7 @@ def rankings(series: Sequence[Series]) -> list[Ranking]:
 
 
 def comparable(series: Sequence[Series], measure: str) -> dict[str, Estimate]:
-    """The series whose means can be set against each other, each over the sets that all of them have.
+    """The series whose means can be set against each other, each over the whole sets that all of them have.
 
     A sweep that is under way has more sets of one series than of another, and sets differ in difficulty. Series
     with less than half of the most sets are left out, so that a few runs of one do not decide for all.
@@ -131,16 +136,17 @@ def _rival(leader: Series, other: Series, own: Estimate, criterion: str, sign: f
         if place in second:
             by_seed.setdefault(place[1], []).append(sign * (first[place] - second[place]))
     difference = estimate(value for values in by_seed.values() for value in values)
+    over_seeds = estimate(math.fsum(values) / len(values) for values in by_seed.values())
     return Rival(
-        name=other.name, estimate=own, difference=difference,
-        over_seeds=estimate(math.fsum(values) / len(values) for values in by_seed.values()),
-        verdict=_verdict(difference),
+        name=other.name, estimate=own, difference=difference, over_seeds=over_seeds,
+        verdict=_verdict(difference, over_seeds),
     )  # fmt: skip
 
 
-def _verdict(difference: Estimate | None) -> Verdict:
+def _verdict(difference: Estimate | None, over_seeds: Estimate | None) -> Verdict:
     if difference is None or difference.low is None or difference.high is None:
         return "undecided"
     if difference.low > 0:
-        return "separated"
+        settled = over_seeds is not None and over_seeds.low is not None and over_seeds.low > 0
+        return "separated" if settled else "unsettled"
     return "ahead" if difference.high < 0 else "tied"

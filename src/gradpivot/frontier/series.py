@@ -39,7 +39,10 @@ MEASURES = (
     *METRICS, "mia_svc", "delta", "delta_svc", "hypervolume", "hypervolume_svc", "hypervolume_without_mia",
     "seconds", "space_seconds",
 )  # fmt: skip
-"""What is measured on every set: the shown run's scores, the set's distance and volume, time a run and in all."""
+"""What is measured on every set: the shown run's scores, the set's distance and volume, time a run and in all.
+
+Time a run is over finite runs: one that diverged stopped early, and must not look fast.
+"""
 
 Place = tuple[str, int]
 """What was forgotten, and the seed."""
@@ -117,12 +120,13 @@ class Series:
         role: ``run`` for a method; ``original`` and ``retrained`` for the two models beside them.
         method: The method's registered name.
         sets: One per (forget, seed), in order.
-        measures: Each of :data:`MEASURES` over the sets, or None.
+        measures: Each of :data:`MEASURES` over the whole sets, or None.
         classes: The same by what was forgotten, over seeds.
         missing: The (forget, seed) that other series of the table have.
-        incomplete: Sets with fewer runs than this series' largest, as (place, runs).
+        incomplete: Sets with fewer runs than this series' largest, as (place, runs); they enter no average.
         dials: How evenly it follows γ, for each combination of its other settings.
-        retrain_ratio: Seconds a run over the seconds of retraining, on the sets that have both.
+        retrain_ratio: Seconds a finite run over the seconds of retraining, on the whole sets that have both.
+        space_ratio: The same for all runs of a set together, diverged ones included.
     """
 
     name: str
@@ -135,6 +139,12 @@ class Series:
     incomplete: tuple[tuple[Place, int], ...] = ()
     dials: tuple[Dial, ...] = ()
     retrain_ratio: float | None = None
+    space_ratio: float | None = None
+
+    @property
+    def whole(self) -> tuple[SolutionSet, ...]:
+        """The sets that averages rest on: those as large as the largest. A series always has one."""
+        return _whole(self.sets)
 
     @property
     def runs(self) -> int:
@@ -158,8 +168,8 @@ class Series:
         return max((s.runs for s in self.sets), default=0)
 
     def by_place(self, measure: str) -> dict[Place, float]:
-        """The measure on each set on which it is known."""
-        values = ((s.place, s.values[measure]) for s in self.sets)
+        """The measure on each whole set on which it is known."""
+        values = ((s.place, s.values[measure]) for s in self.whole)
         return {place: value for place, value in values if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
@@ -173,6 +183,7 @@ class Series:
             "diverged": self.diverged,
             "svc_undetermined": self.undetermined,
             "retrain_ratio": self.retrain_ratio,
+            "space_ratio": self.space_ratio,
             "measures": {name: m and m.to_dict() for name, m in self.measures.items()},
             "classes": {
                 forget: {name: e and e.to_dict() for name, e in row.items()}
@@ -187,6 +198,7 @@ class Series:
                 "forget": [s.forget for s in self.sets],
                 "seed": [s.seed for s in self.sets],
                 "runs": [s.runs for s in self.sets],
+                "whole": [s.runs == self.largest for s in self.sets],
                 "diverged": [s.diverged for s in self.sets],
                 **{name: [s.values[name] for s in self.sets] for name in MEASURES},
             },
@@ -233,16 +245,22 @@ def gather(
         _judge(place, name, method, kind, [r.point for r in runs[place]], references.get(place))
         for place in ordered
     )
-    largest = max(s.runs for s in sets)
+    whole = _whole(sets)
     return Series(
         name=name, role=role, method=method, sets=sets,
-        measures={m: _measure(sets, m) for m in MEASURES},
-        classes=_classes(sets),
+        measures={m: _measure(whole, m) for m in MEASURES},
+        classes=_classes(whole),
         missing=tuple(sorted(places - set(runs), key=place_order)),
-        incomplete=tuple((s.place, s.runs) for s in sets if s.runs < largest),
-        dials=tuple(dials([s.frontier.points for s in sets])) if role == "run" else (),
-        retrain_ratio=_retrain_ratio(sets),
+        incomplete=tuple((s.place, s.runs) for s in sets if s.runs < whole[0].runs),
+        dials=tuple(dials([s.frontier.points for s in whole])) if role == "run" else (),
+        retrain_ratio=_retrain_ratio(whole, "seconds"), space_ratio=_retrain_ratio(whole, "space_seconds"),
     )  # fmt: skip
+
+
+def _whole(sets: Sequence[SolutionSet]) -> tuple[SolutionSet, ...]:
+    # A set under way has a smaller H and a larger Δ for want of runs, not of the method.
+    largest = max((s.runs for s in sets), default=0)
+    return tuple(s for s in sets if s.runs == largest)
 
 
 def _judge(
@@ -266,13 +284,13 @@ def _judge(
     gaps = None if ideal is None else raw - ideal.vector(EVERY)
     far = {m: None if gaps is None else _lengths(gaps[:, axes]) for m, axes in DISTANCES.items()}
     shown = _shown(raw, lost, far["delta"]) if judged else None
-    seconds = math.fsum(p.seconds for p in points)
+    finite = [p.seconds for p in points if p.diverged is None]
     values: dict[str, float | None] = {
         **{m: float(raw[shown, i]) if shown is not None else None for i, m in enumerate(EVERY)},
         **{m: None if lengths is None else float(lengths.min()) for m, lengths in far.items()},
         **{m: hypervolume(vectors[:, axes]) if judged else None for m, axes in VOLUMES.items()},
-        "seconds": seconds / len(points),
-        "space_seconds": seconds,
+        "seconds": math.fsum(finite) / len(finite) if finite else None,
+        "space_seconds": math.fsum(p.seconds for p in points),
     }
     return SolutionSet(
         forget=place[0], seed=place[1], frontier=frontier, values=values, diverged=int(lost.sum()),
@@ -325,6 +343,7 @@ def _classes(sets: Sequence[SolutionSet]) -> dict[str, dict[str, Estimate | None
     }
 
 
-def _retrain_ratio(sets: Sequence[SolutionSet]) -> float | None:
-    both = [(s.values["seconds"] or 0.0, s.retrain_seconds) for s in sets if s.retrain_seconds]
+def _retrain_ratio(sets: Sequence[SolutionSet], measure: str) -> float | None:
+    known = ((s.values[measure], s.retrain_seconds) for s in sets)
+    both = [(run, again) for run, again in known if run is not None and again]
     return math.fsum(run for run, _ in both) / math.fsum(again for _, again in both) if both else None

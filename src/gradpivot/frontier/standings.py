@@ -23,6 +23,7 @@ __all__ = ["SCHEMA", "Standings", "Table", "standings", "task_of"]
 SCHEMA = "gradpivot.standings/1"
 PROTOCOLS = ("paper", "clean")
 _MOST_NOTES = 12
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +119,7 @@ class Standings:
 
     Attributes:
         tables: By problem, task and protocol.
-        notes: What concerns all of them, such as records that came twice.
+        notes: What concerns all of them, such as records that came twice or runs that failed.
         records: How many records they were made from.
     """
 
@@ -136,7 +137,9 @@ class Standings:
         }
 
 
-def standings(records: Iterable[Record], *, beside: str | None = None) -> Standings:
+def standings(
+    records: Iterable[Record], *, beside: str | None = None, notes: Iterable[str] = ()
+) -> Standings:
     """Group finished runs into tables and judge every set.
 
     Args:
@@ -144,11 +147,12 @@ def standings(records: Iterable[Record], *, beside: str | None = None) -> Standi
             counts, and a note says so.
         beside: A dataset of the paper, such as ``cifar10``, whose values stand as *context* beside problems that
             the paper does not have.
+        notes: What else readers must know, such as runs that failed; told in every export.
 
     Raises:
         GradPivotError: if no record is a run, a score is not finite, or ``beside`` is not in the paper.
     """
-    unique, notes = _unique(records)
+    unique, doubled = _unique(records)
     if beside is not None and beside not in paper_datasets("class-wise"):
         names = ", ".join(paper_datasets("class-wise"))
         raise GradPivotError(f"the paper has no table on {beside!r}; it has {names}")
@@ -169,7 +173,7 @@ def standings(records: Iterable[Record], *, beside: str | None = None) -> Standi
     tables = tuple(
         _table(key, kinds[key[1]], runs[key], models, beside) for key in sorted(runs, key=_table_order)
     )
-    return Standings(tables=tables, notes=notes, records=len(unique))
+    return Standings(tables=tables, notes=(*doubled, *notes), records=len(unique))
 
 
 def task_of(record: Record) -> str:
@@ -235,7 +239,7 @@ def _table(
         original=row("Original", "original", original), retrained=row("Retrain", "retrained", retrained),
         dataset=dataset, context=dataset is not None and own is None,
         notes=(*_missing_references(kind, places, references), *notes, *_gaps(kind, methods, len(places)),
-               *_paper_notes(problem, task, own, dataset)),
+               *_sizes(methods), *_paper_notes(problem, task, own, dataset)),
     )  # fmt: skip
 
 
@@ -282,8 +286,26 @@ def _gaps(kind: str, rows: Sequence[Series], places: int) -> list[str]:
         ]
         if parts:
             found.append(f"{row.name}: {_listed(parts)}.")
+    if any(row.incomplete for row in rows):
+        found.append("Sets with fewer runs than their series' largest are left out of means and rankings.")
     lost = [f"{row.name} {row.diverged} of {row.runs}" for row in rows if row.diverged]
     return [*found, f"Diverged, counted as zeros: {', '.join(lost)}."] if lost else found
+
+
+def _sizes(rows: Sequence[Series]) -> list[str]:
+    """Sets of one series that are larger than those of another, which favours it."""
+    sizes: dict[int, list[str]] = {}
+    for row in rows:
+        sizes.setdefault(row.largest, []).append(row.name)
+    if len(sizes) < 2:
+        return []
+    common = max(sizes, key=lambda size: (len(sizes[size]), size))
+    order = sorted(sizes)
+    if len(sizes[common]) > _MOST_NAMES:
+        order = [*(size for size in order if size != common), common]
+        sizes[common] = ["the others"]
+    parts = [f"{size}: {', '.join(sizes[size])}" for size in order]
+    return [f"Sets differ in size (runs, {'; '.join(parts)}): H and Δ can only gain from more settings."]
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -62,7 +62,8 @@ def write_standings_page(standings: Standings, path: str | Path, title: str = "S
 
 def standings_html(standings: Standings) -> str:
     """The words and tables without page, charts or script, to be put into another document."""
-    return "\n".join(_lead(i, table) + _tables(i, table) for i, table in enumerate(standings.tables)) + "\n"
+    parts = [_lead(i, table) + _tables(i, table) for i, table in enumerate(standings.tables)]
+    return "\n".join([listing(standings.notes), *parts] if standings.notes else parts) + "\n"
 
 
 def _sections(standings: Standings, make: Callable[[int, Table], str]) -> str:

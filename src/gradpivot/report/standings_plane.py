@@ -50,8 +50,8 @@ class Cloud:
     Attributes:
         name: The series.
         runs: Every finite run.
-        settings: The mean of each setting over classes and seeds: markers, not models.
-        front: The median attainment surface: what half of the sets reach or surpass, from low to high x.
+        settings: The mean of each setting over the whole sets: markers, not models.
+        front: The median attainment surface: what half of the whole sets reach or surpass, from low to high x.
         diverged: How many runs are missing from ``runs``.
     """
 
@@ -71,11 +71,15 @@ def cloud(row: Series) -> Cloud:
         frontier = s.frontier
         if frontier.kind != "class" and frontier.reference is None:
             continue
+        whole = s.runs == row.largest
         spots = [(v[0], v[1]) for v in frontier.vectors(PLANE)]
-        reached.append([spot for spot, p in zip(spots, frontier.points, strict=True) if not p.diverged])
+        if whole:
+            reached.append([spot for spot, p in zip(spots, frontier.points, strict=True) if not p.diverged])
         for (x, y), point in zip(spots, frontier.points, strict=True):
             if not point.diverged:
                 runs.append(Run(x, y, point, s))
+            if not whole:
+                continue
             spot = (0.0, 0.0) if point.diverged else (x, y)
             by_label.setdefault(point.label, []).append((spot, point.diverged is not None))
     settings = tuple(_setting(label, found) for label, found in by_label.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,7 @@ from gradpivot.report.standings_wording import (
     unit,
 )
 from gradpivot.report.tables import markdown_cell, markdown_grid, rich_table, spreadsheet_text
-from gradpivot.report.wording import MISSING, number, percent, symbol
+from gradpivot.report.wording import number, percent, symbol
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -123,7 +123,7 @@ def _intervals(table: Table) -> Grid:
         heads += [f"{NAMES[measure]} over sets", f"over {len(table.seeds)} seeds"]
     lines = []
     for row in table.rows:
-        line = [Cell(row.name), Cell(str(len(row.sets)))]
+        line = [Cell(row.name), Cell(str(len(row.whole)))]
         for measure in JUDGED:
             m = row.measures[measure]
             line += [Cell(interval(measure, m.over_sets if m else None)),
@@ -166,18 +166,18 @@ def _beside(table: Table) -> Grid:
 def _time(table: Table) -> Grid:
     heads = ("Method", "Runs a set", "Runs", "Diverged ↓", "SVC undetermined ↓ (%)", "Time a run ↓ (s)",
              "Whole space ↓ (s)", "Run / Retrain ↓ (%)", "Space / Retrain ↓ (%)")  # fmt: skip
-    lines = []
-    for row in table.rows:
-        ratio = row.retrain_ratio
-        lines.append(tuple(map(Cell, (
+    lines = tuple(
+        tuple(map(Cell, (
             row.name, str(row.largest), str(row.runs), str(row.diverged), percent(row.undetermined),
             spread("seconds", row.measures["seconds"]), spread("space_seconds", row.measures["space_seconds"]),
-            percent(ratio), percent(ratio * row.runs / len(row.sets)) if ratio is not None else MISSING,
-        ))))  # fmt: skip
+            percent(row.retrain_ratio), percent(row.space_ratio),
+        )))
+        for row in table.rows
+    )  # fmt: skip
     return Grid(
-        name="time", title="Runs and time", heads=heads, lines=tuple(lines),
-        caption="Wall-clock of the unlearning call, preparation included. A diverged run stops early. The whole "
-        "space is what a search over all settings costs.",
+        name="time", title="Runs and time", heads=heads, lines=lines,
+        caption="Wall-clock of the unlearning call, preparation included. Time a run is over finite runs, "
+        "since one that diverged stops early; the whole space is all runs, what a search over all settings costs.",
     )  # fmt: skip
 
 
@@ -272,14 +272,18 @@ def standings_latex(standings: Standings) -> str:
         "% Wide tables want a table* environment or a turned page; nothing is scaled here."
     ]
     for i, table in enumerate(standings.tables, start=1):
-        parts += [_latex_table(table, grid, f"tab:standings-{i}-{grid.name}") for grid in grids(table)]
+        for grid in grids(table):
+            notes = standings.notes if grid.name == "methods" else ()
+            parts.append(_latex_table(table, grid, f"tab:standings-{i}-{grid.name}", notes))
     return "\n\n".join(parts) + "\n"
 
 
-def _latex_table(table: Table, grid: Grid, label: str) -> str:
+def _latex_table(table: Table, grid: Grid, label: str, notes: Sequence[str] = ()) -> str:
     columns = "l" * grid.texts + "c" * (len(grid.heads) - grid.texts)
     told = " ".join(sentences(table, ("hypervolume", "delta"))) if grid.name == "methods" else ""
-    caption_ = " ".join(part for part in (f"{table.title}. {grid.title}.", grid.caption, told) if part)
+    caption_ = " ".join(
+        part for part in (f"{table.title}. {grid.title}.", grid.caption, told, *notes) if part
+    )
     rows = [_latex_line([_latex(cell) for cell in line]) for line in grid.lines]
     models = sum(row.role != "run" for row in table.rows) if grid.name in ("methods", "time") else 0
     if 0 < models < len(rows):
@@ -311,7 +315,7 @@ def _latex_head(text: str) -> str:
 CSV_HEADS = (
     "problem", "task", "protocol", "series", "role", "forget", "measure", "unit", "mean", "std", "std over classes",
     "n", "low", "high", "mean over seeds", "low over seeds", "high over seeds", "paper", "paper std",
-    "paper dataset",
+    "paper dataset", "note",
 )  # fmt: skip
 
 
@@ -319,14 +323,19 @@ def standings_csv(standings: Standings) -> str:
     """Tidy: one line per table, series, what is forgotten (``all`` for all) and measure.
 
     Percent, percentage points, ×100 and seconds as the column ``unit`` says; ``low`` and ``high`` are the 95 %
-    Student interval. Text cannot be taken for a formula.
+    Student interval. Text cannot be taken for a formula. Notes on the whole come last, a line each with the role
+    ``note`` and nothing but the last column.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_HEADS)
     for table in standings.tables:
         for row in table.rows:
-            writer.writerows(_csv_lines(table, row))
+            writer.writerows([*line, ""] for line in _csv_lines(table, row))
+    for note in standings.notes:
+        writer.writerow(
+            ["note" if column == "role" else "" for column in CSV_HEADS[:-1]] + [spreadsheet_text(note)]
+        )
     return text.getvalue()
 
 

@@ -5,7 +5,7 @@ Values come in as fractions and seconds; here they become percent.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ NAMES = {
     "hypervolume": "H", "hypervolume_svc": "H SVC", "hypervolume_without_mia": "H without MIA",
     "seconds": "Time a run", "space_seconds": "Time in all",
 }  # fmt: skip
+MOST_DIFFERENCES = 3
+"""To how many rivals of one verdict a sentence gives the difference."""
 DATASETS = {"cifar10": "CIFAR-10", "svhn": "SVHN"}
 
 
@@ -106,12 +108,15 @@ def caption(table: Table) -> str:
         parts.append(
             "→ retrained: nearer to the retrained model's value is better; H is taken on 1 − the gap."
         )
-    parts.append("Diverged runs count as zeros. Best in bold, second best underlined (Δ and H).")
+    parts.append(
+        "Diverged runs count as zeros, and not at all in the time a run. Best in bold, second best underlined "
+        "(Δ and H)."
+    )
     return " ".join(parts)
 
 
 def sentences(table: Table, criteria: Collection[str] = tuple(CRITERIA)) -> list[str]:
-    """One sentence a criterion: who leads, who is tied with it, who is behind."""
+    """One sentence a criterion: who leads, who is tied with it, who is behind, and whether the seeds settle it."""
     return [_sentence(ranking) for ranking in table.rankings if ranking.criterion in criteria]
 
 
@@ -119,7 +124,7 @@ def _sentence(ranking: Ranking) -> str:
     measure, best = ranking.criterion, ranking.estimate
     suffix = " s" if measure == "seconds" else ""
     within = interval(measure, best)
-    sure = f"95 % interval {within}" if within != MISSING else "one set, no interval"
+    sure = f"95 % interval over {best.n} sets {within}" if within != MISSING else "one set, no interval"
     leads = "leads with" if ranking.rivals else "is alone, with"
     where = "" if ranking.all_sets else f" on the {best.n} sets in common"
     parts = [
@@ -129,12 +134,8 @@ def _sentence(ranking: Ranking) -> str:
     for rival in ranking.rivals:
         groups.setdefault(rival.verdict, []).append(rival)
     if tied := groups.get("tied"):
-        verb = "is" if len(tied) == 1 else "are"
-        parts.append(f"{_joined([_against(measure, r) for r in tied])} {verb} tied with it")
-    if behind := groups.get("separated"):
-        near = _against(measure, behind[0])
-        rest = f"; so {'is' if len(behind) == 2 else 'are'} the {len(behind) - 1} after it"
-        parts.append(f"{near} is behind" + (rest if len(behind) > 1 else ""))
+        parts.append(f"{_joined([rival.name for rival in tied])} {_are(tied)} tied with it")
+    parts += _unsettled(measure, groups.get("unsettled", ()))
     parts += [
         f"{rival.name}, run on other sets too or on fewer, is better on the {rival.difference.n} that both have "
         f"(by {number(scaled(measure, -rival.difference.mean))})"
@@ -144,14 +145,51 @@ def _sentence(ranking: Ranking) -> str:
     if unknown := groups.get("undecided"):
         names = _joined([rival.name for rival in unknown])
         parts.append(f"too few sets to tell {names} from it")
+    # Last, so that "the other 16" are all that were not named.
+    parts += _behind(measure, groups.get("separated", ()))
     return "; ".join(parts) + "."
+
+
+def _unsettled(measure: str, rivals: Sequence[Rival]) -> list[str]:
+    """Those behind over sets, but not over seeds, by how many seeds they share with the leader."""
+    by_seeds: dict[int, list[Rival]] = {}
+    for rival in rivals:
+        by_seeds.setdefault(rival.over_seeds.n if rival.over_seeds else 0, []).append(rival)
+    return [
+        f"{_joined(_first_against(measure, found))} {_are(found)} behind on these classes, but "
+        + ("one seed does not settle it" if seeds == 1 else f"{_count(seeds)} seeds do not settle it")
+        for seeds, found in by_seeds.items()
+    ]
+
+
+def _behind(measure: str, rivals: Sequence[Rival]) -> list[str]:
+    if not rivals:
+        return []
+    if len(rivals) <= MOST_DIFFERENCES:
+        return [f"{_joined(_first_against(measure, rivals))} {_are(rivals)} behind"]
+    return [f"the other {len(rivals)} are behind, the nearest being {_against(measure, rivals[0])}"]
+
+
+def _first_against(measure: str, rivals: Sequence[Rival]) -> list[str]:
+    """All names, the first few with their difference."""
+    first, rest = rivals[:MOST_DIFFERENCES], rivals[MOST_DIFFERENCES:]
+    return [_against(measure, rival) for rival in first] + [rival.name for rival in rest]
 
 
 def _against(measure: str, rival: Rival) -> str:
     if rival.difference is None:
         return rival.name
     difference = number(scaled(measure, rival.difference.mean))
-    return f"{rival.name} (difference {difference}, interval {interval(measure, rival.difference)})"
+    return f"{rival.name} (difference {difference}, {interval(measure, rival.difference)})"
+
+
+def _are(rivals: Sequence[Rival]) -> str:
+    return "is" if len(rivals) == 1 else "are"
+
+
+def _count(n: int) -> str:
+    words = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
+    return words[n - 2] if 2 <= n <= 9 else str(n)
 
 
 def _joined(names: list[str]) -> str:
