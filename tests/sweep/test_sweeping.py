@@ -261,7 +261,7 @@ def test_time_left_is_the_mean_of_the_series_over_the_workers(lab, monkeypatch):
     assert clock.left([]) is None
     run = next(r for r in records if r.series == "CUP")
     timing = {"timing": {"unlearning": 3.0, "evaluation": 0.5, "total": 4.0}}
-    clock.count(replace(run, provenance=timing))
+    clock.count(replace(run, provenance=timing), 4.0)
     cells = [replace_series(lab, "CUP")] * 6
     assert clock.left(cells) == pytest.approx(6 * 4 / 2)
     assert clock.useful == pytest.approx(3.5 / 4)
@@ -272,7 +272,7 @@ def test_time_left_is_the_mean_of_the_series_over_the_workers(lab, monkeypatch):
     assert clock.busy == pytest.approx(0.5)
     assert clock.left(cells) == pytest.approx(24)
     # A resumed run brings the seconds from before; shares stay shares.
-    clock.count(replace(run, provenance={"timing": {"unlearning": 50.0, "total": 1.0}}))
+    clock.count(replace(run, provenance={"timing": {"unlearning": 50.0, "total": 1.0}}), 1.0)
     assert clock.useful <= 1
 
 
