@@ -19,7 +19,8 @@ copyright = "2026, The gradpivot developers"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+# Generated tables are included by the page that explains them.
+exclude_patterns = ["_build", "results/*/standings.md"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
