@@ -6,7 +6,8 @@ import math
 import os
 import random
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,20 @@ def visit(browser: Any) -> Iterator[Any]:
         context.close()
     assert complaints == []
     assert [url for url in requests if url not in pages] == []
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[[Any, str], None]:
+    """Wait until a JavaScript expression is true.
+
+    Asked again and again from here: playwright's own way evaluates text inside the page when it asks a second time,
+    which the page's policy forbids.
+    """
+
+    def wait(tab: Any, expression: str) -> None:
+        deadline = time.monotonic() + 30
+        while not tab.evaluate(expression):
+            assert time.monotonic() < deadline, expression
+            tab.wait_for_timeout(20)
+
+    return wait

@@ -84,14 +84,14 @@ def test_the_readout_flags_an_undetermined_attack(open_page: Open, comparison: C
     assert "of 90 steps" in tab.inner_text("#readout")
 
 
-def test_clicking_a_point_selects_it(open_page: Open, comparison: Comparison) -> None:
+def test_clicking_a_point_selects_it(open_page: Open, comparison: Comparison, until: Any) -> None:
     tab = open_page(comparison)
     tab.locator("#frontier-chart .scatterlayer .trace").nth(1).locator(".point").nth(2).hover(force=True)
     tab.wait_for_selector("#frontier-chart .hovertext")
     assert "CUP" in tab.text_content("#frontier-chart .hovertext")
     tab.mouse.down()
     tab.mouse.up()
-    tab.wait_for_function("document.getElementById('gamma-value').textContent === 'γ = 0.2'")
+    until(tab, "document.getElementById('gamma-value').textContent === 'γ = 0.2'")
 
 
 def test_the_legend_hides_a_method_and_keeps_the_focus(open_page: Open, comparison: Comparison) -> None:
@@ -164,10 +164,10 @@ def test_both_themes_are_readable(open_page: Open, comparison: Comparison, schem
     assert colour == ("#0b62a4" if scheme == "light" else "#6cb6f0")
 
 
-def test_a_change_of_theme_redraws(open_page: Open, comparison: Comparison) -> None:
+def test_a_change_of_theme_redraws(open_page: Open, comparison: Comparison, until: Any) -> None:
     tab = open_page(comparison, color_scheme="light")
     tab.emulate_media(color_scheme="dark")
-    tab.wait_for_function("document.getElementById('conflict-chart').data.at(-1).line.color === '#6cb6f0'")
+    until(tab, "document.getElementById('conflict-chart').data.at(-1).line.color === '#6cb6f0'")
 
 
 def test_paper_is_light(open_page: Open, comparison: Comparison) -> None:

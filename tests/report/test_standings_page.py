@@ -87,7 +87,9 @@ def overflow(tab: Any) -> int:
     return tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
-def test_choosing_a_table_changes_words_tables_and_charts(open_page: Open, sweep: list[Record]) -> None:
+def test_choosing_a_table_changes_words_tables_and_charts(
+    open_page: Open, sweep: list[Record], until: Any
+) -> None:
     runs = [r for r in sweep if r.protocol != "clean" or r.series == "CUP"]
     tab = open_page(standings(runs))
     assert tab.locator("#lead-0").is_visible()
@@ -96,7 +98,7 @@ def test_choosing_a_table_changes_words_tables_and_charts(open_page: Open, sweep
     assert tab.locator("#legend button").count() == 3
     tab.locator("#table-select").focus()
     tab.keyboard.press("ArrowDown")
-    tab.wait_for_function("document.querySelectorAll('#legend button').length === 1")
+    until(tab, "document.querySelectorAll('#legend button').length === 1")
     assert tab.locator("#lead-1").is_visible()
     assert not tab.locator("#lead-0").is_visible()
     assert tab.evaluate("document.getElementById('volume-chart').data[0].y.length") == 2
