@@ -10,7 +10,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +120,7 @@ def _performed(job: Job, weights: list[Any], where: str) -> Answer:
     # People's own problems are looked for where they stand, if this node has that folder.
     if where not in sys.path:
         sys.path.insert(0, where)
-    fetch: Callable[[], bytes] = lambda: ray.get(weights[0])  # noqa: E731 - a closure, typed
-    return perform(job, fetch)
+    return perform(job, partial(ray.get, weights[0]))
 
 
 def _connected(address: str) -> Any:
