@@ -24,7 +24,7 @@ from gradpivot.methods import make_method
 from gradpivot.provenance import environment
 from gradpivot.randomness import isolated
 from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import run_key, run_method
+from gradpivot.run import run_key, run_method, weights_digest
 from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.original import train_original
 from gradpivot.tasks.classification import Classification
@@ -48,6 +48,8 @@ def setting_of(problem: str, threads: int, device: str) -> Setting:
         versions=_versions(),
         threads=threads,
         device=device,
+        original=_given_original(problem),
+        retain_scored=found.retain_scored,
     )
 
 
@@ -59,7 +61,7 @@ def check_setting(setting: Setting) -> None:
             f"this worker has {mine}, the sweep {dict(setting.versions)}; install the same versions everywhere"
         )
     here = setting_of(setting.problem, setting.threads, setting.device)
-    for part in ("name", "data", "model", "training"):
+    for part in ("name", "data", "model", "training", "original", "retain_scored"):
         if getattr(here, part) != getattr(setting, part):
             raise GradPivotError(
                 f"the problem {setting.problem} has another {part} on this worker ({getattr(here, part)}) than in the "
@@ -76,6 +78,13 @@ def _structure(problem: str) -> str:
     weights = [(name, list(t.shape), str(t.dtype)) for name, t in model.state_dict().items()]
     modules = [(name, type(module).__name__) for name, module in model.named_modules()]
     return digest_of([modules, weights, type(found.task).__name__])
+
+
+@lru_cache(maxsize=_AT_HAND)
+def _given_original(problem: str) -> str | None:
+    """The digest of the weights that a problem brings; None if its original is trained here."""
+    make = _problem(problem).original
+    return None if make is None else weights_digest(make())
 
 
 def _versions() -> dict[str, str | None]:
@@ -119,7 +128,7 @@ def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None 
     split = _split(cell.setting.problem, _hashable(cell.target), cell.seed)
     model = _original(cell, original)
     if cell.role == "original":
-        scores = evaluate(model, split, problem.task or Classification())
+        scores = evaluate(model, split, problem.task or Classification(), retain_scored=problem.retain_scored)
         point, timing, told = Point(label="Original", settings={}, scores=scores), {}, {}
     else:
         method = make_method(cell.method)
@@ -134,6 +143,7 @@ def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None 
             factory=problem.model,
             checkpoint=checkpoint,
             keep_checkpoint=True,
+            retain_scored=problem.retain_scored,
         )
         point, told = result.point(), telemetry(result.history)
         timing = {"unlearning": result.seconds, "evaluation": result.evaluation_seconds}
