@@ -42,6 +42,8 @@ def unlearn(
     workers: int = 0,
     progress: bool | Progress = False,
     checkpoint: str | Path | None = None,
+    precision: str = "float32",
+    compile: bool = False,
 ) -> Result:
     """Make a copy of ``model`` forget, and score it.
 
@@ -55,6 +57,9 @@ def unlearn(
         workers: Data-loading processes for data that are not tensors; never changes a number.
         progress: Show a bar, or call a function with (steps done, steps in all).
         checkpoint: A file to keep a resumable state in; a run that was killed continues from it.
+        precision: ``float32``, or ``bfloat16`` or ``float16`` for autocast around the losses; weights, Gram matrices
+            and scores are computed as ever.
+        compile: Let ``torch.compile`` make the losses' code.
 
     Returns:
         The new model, its scores, history and provenance. A run that goes to NaN comes back with ``diverged`` set and
@@ -76,6 +81,8 @@ def unlearn(
             workers=workers,
             progress=report,
             checkpoint=checkpoint,
+            precision=precision,
+            compile=compile,
         )
 
 
@@ -152,7 +159,7 @@ def trace(
         values: The same for a method with another knob (``forget_weight`` of WS, ``lr`` of GA).
         reference: A retrained model's scores (or the result of running ``Retrain``), for Δ.
         progress: Show a bar.
-        **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``.
+        **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``, ``precision``, ``compile``.
 
     Returns:
         A frontier that knows its hypervolume, its distance to the reference, its non-dominated points and how to pick

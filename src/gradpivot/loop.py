@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpivot.backward import Gradient, apply_mask, describe, gradient_of, limited, trainable_masks
+from gradpivot.backward import Gradient, apply_mask, describe, limited, trainable_masks
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.data.loader import Loader
 from gradpivot.data.order import batch_count, cut, default_batch_size, paired_order, shuffled
@@ -31,6 +31,7 @@ from gradpivot.initialisation import reinitialise
 from gradpivot.motion import Descending, Move
 from gradpivot.normalisation import apply_policy, recalibrate
 from gradpivot.optimizers import Recipe
+from gradpivot.precision import Passes
 from gradpivot.randomness import derive, isolated, reseed
 from gradpivot.saliency import saliency_mask
 
@@ -71,6 +72,8 @@ class Batch:
     """How much of the run is done, from 0 at the first step to 1 at the last."""
     forgets: bool = False
     """Whether these are samples to forget."""
+    ends_epoch: bool = False
+    """Whether every sample has been seen once more after this; told by :meth:`Loop.batches` alone."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,8 @@ class Loop:
         progress: Called after every step.
         checkpoint: Where to keep a resumable state, or None.
         checkpoint_seconds: How often to write it.
+        precision: The number format of the losses' passes, one of :data:`gradpivot.precision.PRECISIONS`.
+        compile: Whether ``torch.compile`` makes their code.
     """
 
     seed: int = 0
@@ -125,12 +130,15 @@ class Loop:
     progress: Progress | None = None
     checkpoint: Path | None = None
     checkpoint_seconds: float = 10.0
+    precision: str = "float32"
+    compile: bool = False
     _history: list[dict[str, Any]] = field(default_factory=list, init=False)
     _step: int = field(default=0, init=False)
     _descent: Descending | None = field(default=None, init=False)
     _move: Move | None = field(default=None, init=False)
     _keeper: Checkpoint | None = field(default=None, init=False)
     _mask: list[Tensor | None] | None = field(default=None, init=False)
+    _passes: Passes = field(default_factory=Passes, init=False)
 
     def run(
         self, method: RunnableMethod, model: nn.Module, task: Task, split: ForgetSplit, *, key: str = ""
@@ -149,6 +157,7 @@ class Loop:
         self._history, self._step = [], 0
         self._descent, self._move, self._mask = None, None, None
         self._keeper = Checkpoint(self.checkpoint, key, self.checkpoint_seconds) if self.checkpoint else None
+        self._passes = Passes(working, self.precision, self.compile)
         started = time.perf_counter()
         diverged = None
         with isolated(derive(self.seed, "run")):
@@ -160,6 +169,7 @@ class Loop:
         for module, training in zip(working.modules(), modes, strict=True):
             module.training = training
         working.zero_grad(set_to_none=True)
+        self._passes.release()
         return Outcome(model=working, history=_columns(self._history), seconds=seconds, diverged=diverged)
 
     def undo_last_step(self) -> None:
@@ -224,7 +234,8 @@ class Loop:
             order = cut(shuffled(indices, self.seed, "train", epoch), size)
             for data in loader.batches(order[self._step - epoch * per_epoch :], epoch, recipe.augment):
                 reseed(derive(self.seed, "step", self._step))
-                yield Batch(data, self._step / max(total - 1, 1))
+                ends = self._step + 1 == (epoch + 1) * per_epoch
+                yield Batch(data, self._step / max(total - 1, 1), ends_epoch=ends)
                 self._advance(total)
         self._recalibrate_if_asked(model, task, indices, recipe, loader, size)
 
@@ -270,8 +281,8 @@ class Loop:
             Diverged: if a loss or gradient is not finite; the last good weights are back in place then.
         """
         parameters = self._running.parameters
-        f, forget_loss = _loss_and_gradient(forget, parameters)
-        r, retain_loss = _loss_and_gradient(retain, parameters)
+        f, forget_loss = _loss_and_gradient(forget, parameters, self._passes)
+        r, retain_loss = _loss_and_gradient(retain, parameters, self._passes)
         if self._mask is not None:
             apply_mask(f, self._mask)
             apply_mask(r, self._mask)
@@ -327,11 +338,16 @@ class Loop:
         self._history.append(row | {"delta_forget": along_forget, "delta_retain": along_retain})
         self._report_move()
 
-    def step(self, gradients: Gradients, weights: Weights) -> None:
+    def step(self, gradients: Gradients, weights: Weights, *, measured: bool = True) -> None:
         """Let the optimiser step along a·f + b·r, shortened to ``max_norm``, and record what it really did.
 
         Opposed gradients (weights (0, 0)) do not move the model at all: momentum and weight decay would
         otherwise carry it on past a Pareto-stationary point.
+
+        Args:
+            gradients: What :meth:`gradients` gave.
+            weights: a and b.
+            measured: Whether to record ⟨Δθ,f⟩ and ⟨Δθ,r⟩, two passes over the weights; with one loss they say little.
 
         Raises:
             Diverged: if the step made a weight non-finite.
@@ -347,15 +363,22 @@ class Loop:
         over = "retain" if weights.retain and share_of_retain >= share_of_forget else "forget"
         kept = gradients.forget if over == "retain" else gradients.retain
         combined = combine(gradients.forget, gradients.retain, weights, gram, over=over)
-        size, along_kept, along_combined = descent.step(self._step, combined, kept, self._mask)
+        size, along_kept, along_combined = descent.step(
+            self._step, combined, kept, self._mask, measured=measured
+        )
         if not math.isfinite(size):
             self._diverge("the step made a weight non-finite")
-        row |= _progress_along(weights, over, along_kept, along_combined, gradients)
+        if measured:
+            row |= _progress_along(weights, over, along_kept, along_combined, gradients)
         self._history.append(row)
 
-    def record(self, **columns: float) -> None:
+    def record(self, **columns: float | None) -> None:
         """Add columns of a method's own to the step just made; give the same ones at every step."""
         self._history[-1] |= columns
+
+    def recorded(self, column: str) -> list[Any]:
+        """What the history has under ``column`` so far, one entry a step."""
+        return [row[column] for row in self._history]
 
     def _row(self, gradients: Gradients, weights: Weights, norm: float) -> dict[str, Any]:
         told = describe(gradients.gram, weights, norm)
@@ -414,6 +437,7 @@ class Loop:
         if self._keeper and (state := self._keeper.load()):
             self._descent.load_state_dict(state["descent"])
             self._history, self._step = state["history"], state["step"]
+            self._passes.load_state_dict(state["passes"])
         if self.progress:
             self.progress(self._step, total)
 
@@ -425,7 +449,12 @@ class Loop:
             self._keeper.save_if_due(self._state)
 
     def _state(self) -> dict[str, Any]:
-        return {"descent": self._running.state_dict(), "history": self._history, "step": self._step}
+        return {
+            "descent": self._running.state_dict(),
+            "history": self._history,
+            "step": self._step,
+            "passes": self._passes.state_dict(),
+        }
 
     def _guarded(self, gradients: Gradients) -> Gradients:
         for name, loss in (("forget", gradients.forget_loss), ("retain", gradients.retain_loss)):
@@ -441,7 +470,7 @@ class Loop:
         assert self._move is not None
         total, mean = [torch.zeros_like(p, requires_grad=False) for p in self._move.parameters], 0.0
         for indices, batch in batches:
-            gradient, value = _loss_and_gradient(partial(loss, batch), self._move.parameters)
+            gradient, value = _loss_and_gradient(partial(loss, batch), self._move.parameters, self._passes)
             assert value is not None
             share = len(indices) / samples
             mean += share * value
@@ -463,12 +492,12 @@ class Loop:
 
 
 def _loss_and_gradient(
-    loss: Callable[[], Tensor] | None, parameters: Sequence[Tensor]
+    loss: Callable[[], Tensor] | None, parameters: Sequence[Tensor], passes: Passes
 ) -> tuple[Gradient, float | None]:
     if loss is None:
         return [None] * len(parameters), None
     try:
-        value = loss()
+        return passes.loss_and_gradient(loss, parameters)
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
@@ -476,7 +505,6 @@ def _loss_and_gradient(
             "a batch of one sample cannot go through BatchNorm in train mode; use batchnorm='frozen', or forget "
             "more than one sample"
         ) from None
-    return gradient_of(value, parameters), float(value.detach())
 
 
 def _progress_along(

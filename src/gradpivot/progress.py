@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["bar"]
+__all__ = ["bar", "bar_below_lines"]
 
 
 @contextmanager
 def bar(title: str) -> Iterator[Callable[[int, int], None]]:
     """A bar for the block; call what it gives with (done, in all)."""
+    with bar_below_lines(title) as (report, _):
+        yield report
+
+
+@contextmanager
+def bar_below_lines(title: str) -> Iterator[tuple[Callable[[int, int], None], Callable[[str], None]]]:
+    """The same, and a function that writes a line above the bar, to stay."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -21,4 +28,7 @@ def bar(title: str) -> Iterator[Callable[[int, int], None]]:
         def report(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)
 
-        yield report
+        def say(line: str) -> None:
+            progress.console.print(line, highlight=False, markup=False)
+
+        yield report, say

@@ -69,9 +69,20 @@ class Result:
         )
 
 
-def run_key(split: ForgetSplit, method: Method, seed: int, model: nn.Module | None = None) -> str:
-    """What identifies a run: split, full configuration, seed and, if given, the weights it starts from."""
+def run_key(
+    split: ForgetSplit,
+    method: Method,
+    seed: int,
+    model: nn.Module | None = None,
+    *,
+    precision: str = "float32",
+    compile: bool = False,
+) -> str:
+    """What identifies a run: split, full configuration, seed, the weights it starts from, how it is computed."""
     described = [split.hash, method.to_dict(), seed, weights_digest(model) if model is not None else None]
+    # Only what is not the default: runs recorded before there was a choice keep their keys.
+    if (precision, compile) != ("float32", False):
+        described.append([precision, compile])
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -98,6 +109,8 @@ def run_method(
     checkpoint_seconds: float = 10.0,
     keep_checkpoint: bool = False,
     retain_scored: int | None = None,
+    precision: str = "float32",
+    compile: bool = False,
 ) -> Result:
     """Run one method and score what comes out; see :func:`gradpivot.unlearn` for the arguments.
 
@@ -109,7 +122,7 @@ def run_method(
     if not isinstance(seed, int):
         raise GradPivotError(f"the seed is {seed!r}; give a whole number")
     task = task or Classification()
-    key = run_key(split, method, seed, model)
+    key = run_key(split, method, seed, model, precision=precision, compile=compile)
     path = Path(checkpoint) if checkpoint is not None else None
     loop = Loop(
         seed=seed,
@@ -118,6 +131,8 @@ def run_method(
         progress=progress,
         checkpoint=path,
         checkpoint_seconds=checkpoint_seconds,
+        precision=precision,
+        compile=compile,
     )
     outcome = loop.run(method, model, task, split, key=key)
     unlearned = time.perf_counter()
@@ -137,7 +152,9 @@ def run_method(
         )
     if path is not None and not keep_checkpoint:
         path.unlink(missing_ok=True)
-    return _result(outcome, scores, time.perf_counter() - unlearned, method, split, seed, model)
+    result = _result(outcome, scores, time.perf_counter() - unlearned, method, split, seed, model)
+    result.provenance.update(precision=precision, compile=compile)
+    return result
 
 
 def _result(

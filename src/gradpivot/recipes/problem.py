@@ -44,6 +44,24 @@ class Problem:
     original: Callable[[], nn.Module] | None = None
     retain_scored: int | None = None
 
+    def training_recipe(self, name: str = "problem") -> Retrain:
+        """How to train the model: the problem's own recipe, or a general one with this problem's augmentation.
+
+        Args:
+            name: ``problem``; ``paper`` (200 epochs) or ``short`` (15).
+
+        Raises:
+            GradPivotError: for another name.
+        """
+        if name == "problem":
+            return self.training
+        known = {"paper": Retrain.paper, "short": Retrain.short}
+        if name not in known:
+            raise GradPivotError(
+                f"there is no training recipe {name!r}; choose problem, {' or '.join(known)}"
+            )
+        return Retrain.from_dict({"augment": self.settings.get("augment"), **known[name]})
+
 
 _BUILT_IN = {
     "cifar10": "gradpivot.recipes.cifar10:cifar10",
