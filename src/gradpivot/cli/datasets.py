@@ -40,7 +40,7 @@ def get_data(chosen: DataGetOptions) -> None:
                 if len(names) == 1:
                     raise
                 failed.append(name)
-                _note(f"{name}: {error}")
+                _note(str(error))
     if failed:
         raise GradPivotError(f"{len(failed)} of {len(names)} could not be got: {', '.join(failed)}")
 
@@ -49,7 +49,7 @@ def _get(name: str, chosen: DataGetOptions) -> None:
     from gradpivot.data.getting import get
 
     began = time.monotonic()
-    with bar(f"Getting {name}", wants_bars(False)) as report:
+    with bar(f"Getting {name}", wants_bars(False), in_bytes=True) as report:
         manifest, was_here = get(name, chosen.source, chosen.given, report, _note)
     if was_here:
         say(f"{name} is here already, {_size(manifest.size)}")

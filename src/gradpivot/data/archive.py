@@ -122,8 +122,6 @@ def _from_tar(path: Path, stream: Any, limits: Mapping[str, int], whole: int) ->
         for count, member in enumerate(archive):
             if count >= _MEMBERS:
                 raise _refused(path, f"it has more than {_MEMBERS:,} members")
-            # The list of members that tarfile keeps would grow with a hostile archive.
-            archive.members = []
             name = _checked_name(member.name, path)
             if name not in limits or member.isdir():
                 continue

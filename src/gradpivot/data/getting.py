@@ -78,12 +78,11 @@ def get(
         _sweep_out(folder)
         if given is not None:
             _put(known, _given_files(known, given))
-            where = f"the {'folder' if given.is_dir() else 'file'} {given.name}"
+            where = f"the {'folder' if given.is_dir() else 'file'} {given.resolve().name}"
         else:
             where = _from_sources(known, source, folder, report, tell)
         manifest = write_manifest(known, where)
-        for done in known.official:
-            (folder / done.file).unlink(missing_ok=True)
+        _remove_downloads(folder, known)
         return manifest, False
 
 
@@ -192,6 +191,12 @@ def _in_folder(known: Entry, folder: Path) -> dict[str, bytes]:
 
 def _needed(known: Entry) -> str:
     return f"{', '.join(known.digests)}, or an archive of them"
+
+
+def _remove_downloads(folder: Path, known: Entry) -> None:
+    for wanted in known.official:
+        for name in (wanted.file, f"{wanted.file}.part"):
+            (folder / name).unlink(missing_ok=True)
 
 
 def _sweep_out(folder: Path) -> None:

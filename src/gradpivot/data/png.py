@@ -78,8 +78,8 @@ def _unfiltered(filters: np.ndarray, rows: np.ndarray, name: str) -> np.ndarray:
         raise _damaged(name, f"there is no filter {filters.max()}")
     # A row filtered by its own left neighbours needs no other row: all of them at once.
     left = filters == _SUB
-    pixels = rows[left].reshape(left.sum(), -1, _BYTES)
-    rows[left] = np.cumsum(pixels, axis=1, dtype=np.uint8).reshape(left.sum(), -1)
+    pixels = rows[left].reshape(left.sum(), rows.shape[1] // _BYTES, _BYTES)
+    rows[left] = np.cumsum(pixels, axis=1, dtype=np.uint8).reshape(left.sum(), rows.shape[1])
     for row in range(height):
         above = rows[row - 1] if row else np.zeros_like(rows[0])
         if filters[row] == _UP:
