@@ -8,8 +8,8 @@ import signal
 import pytest
 
 from gradpivot.cli import main
-from gradpivot.cli.parser import parse
 from gradpivot.cli.interrupt import terminating
+from gradpivot.cli.parser import parse
 from gradpivot.cli.sweeping import asked_for
 from gradpivot.sweep import local
 

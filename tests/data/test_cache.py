@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
-from made_data import cifar_binary, put
 
 from gradpivot.data import cache as module
 from gradpivot.data.cache import cached_file, data_folder, locked, read_manifest, state_of
 from gradpivot.data.cifar10 import load_cifar10
 from gradpivot.data.getting import check, get
 from gradpivot.errors import GradPivotError
+from made_data import cifar_binary, put
 
 DAMAGED = "the cached cifar10 is damaged; run 'gradpivot data get cifar10' to get it again"
 

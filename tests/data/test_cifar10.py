@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_data import cifar_binary, cifar_pickles, cifar_sheets
 
 from gradpivot.data.cifar10 import decode, load_cifar10, official_files
 from gradpivot.data.getting import get
 from gradpivot.errors import GradPivotError
+from made_data import cifar_binary, cifar_pickles, cifar_sheets
 
 
 @pytest.mark.parametrize("form", [cifar_binary, cifar_pickles, cifar_sheets])
@@ -42,7 +42,7 @@ def test_damaged_forms_are_refused(cifar):
         with pytest.raises(GradPivotError, match=says):
             decode(sheets | change)
     del sheets["train_lables.json"]
-    with pytest.raises(GradPivotError, match="no train_lables.json"):
+    with pytest.raises(GradPivotError, match=r"no train_lables\.json"):
         decode(sheets)
     wide = np.zeros((4, 3, 32, 33), np.uint8)
     odd = cifar_pickles(

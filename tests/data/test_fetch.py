@@ -4,11 +4,11 @@ import os
 import sys
 
 import pytest
-from made_data import digest
 
 from gradpivot.data import fetch
 from gradpivot.data.catalogue import Download, Package
 from gradpivot.data.fetch import UnreachableError, download, package_file
+from made_data import digest
 
 CONTENT = os.urandom(1_000_000)
 
@@ -87,7 +87,7 @@ def test_another_file_is_refused(wanted, server, tmp_path):
 
 def test_more_bytes_than_the_file_can_have_are_refused(wanted, server, tmp_path):
     server.files["file.bin"] = bytes(2_000_001)
-    with pytest.raises(UnreachableError, match="2,000,001 bytes as file.bin: too many"):
+    with pytest.raises(UnreachableError, match=r"2,000,001 bytes as file\.bin: too many"):
         download(wanted, tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -181,9 +181,11 @@ def test_another_archive_is_refused_unopened(client, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin"]
 
 
-def test_a_client_that_hangs_is_ended(client, tmp_path, monkeypatch):
+@pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
+def test_a_client_that_hangs_is_ended(trap, client, tmp_path, monkeypatch):
     monkeypatch.setattr(fetch, "_CLIENT_TIMEOUT", 0.2)
-    client("npm", f"echo $$ > {tmp_path}/pid; exec sleep 60")
+    monkeypatch.setattr(fetch, "_PATIENCE", 0.2)
+    client("npm", f"{trap}echo $$ > {tmp_path}/pid; exec sleep 60")
     with pytest.raises(UnreachableError, match="did not come within"), package_file(NPM, tmp_path):
         pass
     with pytest.raises(ProcessLookupError):

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
-from made_data import gzipped, idx, idx_files, put
 
 from gradpivot.data.getting import get
 from gradpivot.data.mnist import decode, load_fashion_mnist, load_mnist, official_files, read_idx
 from gradpivot.errors import GradPivotError
+from made_data import gzipped, idx, idx_files, put
 
 
 @given(arrays(np.uint8, array_shapes(min_dims=1, max_dims=3)))
@@ -34,7 +33,7 @@ def test_idx_round_trip(array):
     ],
 )
 def test_damaged_idx_files_are_refused(content):
-    with pytest.raises(GradPivotError, match="labels.* get it again"):
+    with pytest.raises(GradPivotError, match=r"labels.* get it again"):
         read_idx(content, "labels")
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from made_data import chunk, png
 
 from gradpivot.data.png import decode_rgb
 from gradpivot.errors import GradPivotError
+from made_data import chunk, png
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 

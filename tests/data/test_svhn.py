@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.io
 import torch
-from made_data import mat_files, put
 
 from gradpivot.data.getting import get
 from gradpivot.data.svhn import decode, load_svhn, read_mat
 from gradpivot.errors import GradPivotError
+from made_data import mat_files, put
 
 
 def mat(**variables: np.ndarray) -> bytes:

@@ -30,6 +30,7 @@ Report = Callable[[int, int], None]
 TIMEOUT = 10.0
 """Seconds without a byte after which the official source counts as unreachable."""
 _CLIENT_TIMEOUT = 1800.0
+_PATIENCE = 5.0
 _TRIES = 3
 _CHUNK = 2**18
 
@@ -173,10 +174,20 @@ def _run(words: list[str], folder: Path, package: Package) -> None:
                 f"the {package} did not come within {_CLIENT_TIMEOUT / 60:.0f} minutes"
             ) from None
         finally:
-            if process.poll() is None:
-                process.terminate()
+            _end(process)
     if process.returncode:
         raise UnreachableError(f"the {package} could not be fetched ({_last_line(told)})")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ask a process to end, and make it."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _is(path: Path, digest: str) -> bool:
