@@ -182,8 +182,8 @@ class Loop:
                 split.forget_indices, split.retain_indices, size, self.seed, epoch, recipe.retain_batch_size
             )
             forget, retain = forget[skip:], retain[skip:]
-            pairs = zip(forget, loader.batches(forget, epoch), loader.batches(retain, epoch), strict=True)
-            for indices, f, r in pairs:
+            sides = (loader.batches(side, epoch, recipe.augment) for side in (forget, retain))
+            for indices, f, r in zip(forget, *sides, strict=True):
                 reseed(derive(self.seed, "step", self._step))
                 yield PairedBatch(f, r, self._step / max(total - 1, 1), indices)
                 self._advance(total)
@@ -204,7 +204,7 @@ class Loop:
         for epoch in range(self._step // per_epoch, recipe.epochs):
             order = cut(shuffled(split.forget_indices, self.seed, "forget", epoch), size)
             order += cut(shuffled(split.retain_indices, self.seed, "retain", epoch), retain_size)
-            for data in loader.batches(order[self._step - epoch * per_epoch :], epoch):
+            for data in loader.batches(order[self._step - epoch * per_epoch :], epoch, recipe.augment):
                 reseed(derive(self.seed, "step", self._step))
                 forgets = self._step - epoch * per_epoch < forgetting
                 yield Batch(data, self._step / max(total - 1, 1), forgets)
@@ -222,7 +222,7 @@ class Loop:
         self._begin(model, recipe, total)
         for epoch in range(self._step // per_epoch, recipe.epochs):
             order = cut(shuffled(indices, self.seed, "train", epoch), size)
-            for data in loader.batches(order[self._step - epoch * per_epoch :], epoch):
+            for data in loader.batches(order[self._step - epoch * per_epoch :], epoch, recipe.augment):
                 reseed(derive(self.seed, "step", self._step))
                 yield Batch(data, self._step / max(total - 1, 1))
                 self._advance(total)
@@ -249,7 +249,7 @@ class Loop:
     ) -> Iterator[tuple[np.ndarray, Any]]:
         """(Indices, batch) of some samples in their order with the model in eval mode, for what a method prepares.
 
-        No step is counted, and randomly augmented samples are those of the first epoch.
+        No step is counted. Samples are not augmented; a dataset that draws its own shows those of the first epoch.
         """
         model.eval()
         loader = Loader(dataset, _device_of(model), self.seed, self.workers)

@@ -41,6 +41,11 @@ class Recipe(Protocol):
         ...
 
     @property
+    def augment(self) -> str | None:
+        """One of :data:`gradpivot.data.augmentation.AUGMENTATIONS`, or None for none."""
+        ...
+
+    @property
     def optimizer(self) -> str:
         """One of ``OPTIMIZERS``."""
         ...

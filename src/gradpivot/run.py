@@ -97,6 +97,7 @@ def run_method(
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 10.0,
     keep_checkpoint: bool = False,
+    retain_scored: int | None = None,
 ) -> Result:
     """Run one method and score what comes out; see :func:`gradpivot.unlearn` for the arguments.
 
@@ -124,7 +125,7 @@ def run_method(
         scores = (
             Scores.of_diverged()
             if outcome.diverged
-            else evaluate(outcome.model, split, task, workers=workers)
+            else evaluate(outcome.model, split, task, workers=workers, retain_scored=retain_scored)
         )
     except NonFiniteError:
         # The last step went too far, and no loss was taken after it: the scores are the first to see.

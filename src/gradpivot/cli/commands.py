@@ -190,6 +190,25 @@ def _(chosen: options.ReproduceDigitsOptions) -> int:
 
 
 @run.register
+def _(chosen: options.ReproduceCifar10ClassOptions) -> int:
+    """A sweep in ``out/store``, then its comparison in ``out``."""
+    from gradpivot.cli.sweeping import sweep
+
+    refuse_file(chosen.out)
+    store = chosen.out / "store"
+    shared = {
+        name: getattr(chosen, name)
+        for name in ("classes", "methods", "protocols", "seeds", "jobs", "threads")
+    }
+    recipe = {"short": "cifar10-pretrained", "full": "cifar10-class"}[chosen.preset]
+    state, failures = sweep(options.SweepOptions(recipe=recipe, store=store, **shared))
+    if not chosen.json:
+        say_sweep(state, failures, store)
+    run(options.CompareOptions(store=store, out=chosen.out, json=chosen.json))
+    return 0 if state.is_whole else 1
+
+
+@run.register
 def _(chosen: options.MethodsOptions) -> int:
     from gradpivot.methods import list_methods, method_class
 

@@ -160,8 +160,9 @@ def standing(state: State) -> str:
     """Done, running, failed, diverged, time left, in one line."""
     left = "" if state.seconds_left is None else f", {duration(state.seconds_left)} left"
     elsewhere = f", {state.elsewhere} elsewhere" if state.elsewhere else ""
+    shares = f" ({', '.join(f'{100 * share:.0f} %' for share in state.shares[:8])})" if state.shares else ""
     return (
-        f"{state.done}/{state.total} done, {state.running} running{elsewhere}, {state.failed} failed, "
+        f"{state.done}/{state.total} done, {state.running} running{shares}{elsewhere}, {state.failed} failed, "
         f"{state.diverged} diverged{left}"
     )
 

@@ -19,6 +19,7 @@ __all__ = [
     "ProblemOptions",
     "RecipesOptions",
     "ReportOptions",
+    "ReproduceCifar10ClassOptions",
     "ReproduceDigitsOptions",
     "ReproduceToyOptions",
     "RerunOptions",
@@ -149,6 +150,36 @@ class ReproduceDigitsOptions(_Run):
     """Which digit to forget."""
     json: bool = False
     """Print the summary as JSON on standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceCifar10ClassOptions:
+    """The paper's main experiment: forgetting a class of CIFAR-10, from a pretrained ResNet-18.
+
+    A sweep and its comparison with the paper's numbers; killed or interrupted, the same command goes on. Needs
+    'gradpivot data get cifar10 resnet18-cifar10'. A run takes about 25 minutes of two cores.
+
+    example: gradpivot reproduce cifar10-class --classes 0 --methods cup,ws
+    """
+
+    out: Path = Path("runs/cifar10-class")
+    """Where the tables, figures and the page go; finished runs are kept in its folder 'store'."""
+    preset: Literal["short", "full"] = "short"
+    """short: CUP and WS at eight settings. full: every method over the paper's spaces with a retrained reference."""
+    classes: str | None = None
+    """Forget these classes, one at a time: 0, or 0,5, or 0-9. 0 for short and all ten for full if not given."""
+    methods: str = "all"
+    """Only these methods, for example cup,ws."""
+    protocols: str = "all"
+    """Only these protocols: paper (as printed) or clean (our defaults)."""
+    seeds: int | None = None
+    """How many seeds, from 0 on: 1 for short, 5 for full if not given."""
+    jobs: int | None = None
+    """Runs at once; as many as there are cores if not given."""
+    threads: int = 1
+    """Threads of each run; last digits depend on it."""
+    json: bool = False
+    """Print the standings as JSON on standard output."""
 
 
 @dataclass(frozen=True, kw_only=True)

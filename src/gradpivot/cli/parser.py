@@ -20,6 +20,7 @@ _WITH_METHOD = ("unlearn", "trace")
 _EXPERIMENTS: dict[str, type[Any]] = {
     "toy": options.ReproduceToyOptions,
     "digits": options.ReproduceDigitsOptions,
+    "cifar10-class": options.ReproduceCifar10ClassOptions,
 }
 _STORE: dict[str, type[Any]] = {
     "export": options.StoreExportOptions,

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
+from gradpivot.data.augmentation import Augmentation, check_augmentable
 from gradpivot.randomness import derive, isolated
 
 __all__ = ["Loader"]
@@ -36,12 +37,23 @@ class Loader:
         tensors = _tensors_of(dataset)
         self._resident = None if tensors is None else tuple(tensor.to(device) for tensor in tensors)
 
-    def batches(self, indices: Sequence[np.ndarray], epoch: int) -> Iterator[Any]:
-        """One batch per array of indices, in order."""
+    def batches(self, indices: Sequence[np.ndarray], epoch: int, augment: str | None = None) -> Iterator[Any]:
+        """One batch per array of indices, in order.
+
+        Args:
+            indices: Which samples.
+            epoch: Decides random augmentation, together with the seed and each sample's index.
+            augment: One of :data:`gradpivot.data.augmentation.AUGMENTATIONS`; None and ``none`` leave samples alone.
+        """
+        change = None
+        if augment not in (None, "none"):
+            check_augmentable(self._resident, augment)
+            change = Augmentation(augment, len(self._dataset), self._seed, epoch)
         if self._resident is not None:
             for chosen in indices:
                 at = torch.from_numpy(np.array(chosen)).to(self._device)
-                yield tuple(tensor[at] for tensor in self._resident)
+                first, *rest = (tensor[at] for tensor in self._resident)
+                yield (first if change is None else change(first, chosen), *rest)
             return
         loader = DataLoader(
             _Seeded(self._dataset, self._seed, epoch),

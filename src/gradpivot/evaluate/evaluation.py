@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["evaluate", "predictions"]
+__all__ = ["evaluate", "predictions", "scored_part"]
 
 _BATCH = 512
 
@@ -32,7 +32,13 @@ class SetPredictions(NamedTuple):
 
 
 def evaluate(
-    model: nn.Module, split: ForgetSplit, task: Task, *, workers: int = 0, members_seed: int = 0
+    model: nn.Module,
+    split: ForgetSplit,
+    task: Task,
+    *,
+    workers: int = 0,
+    members_seed: int = 0,
+    retain_scored: int | None = None,
 ) -> Scores:
     """Score a model on a split.
 
@@ -42,6 +48,8 @@ def evaluate(
         task: How to run the model on a batch.
         workers: Data-loading processes; never changes a number.
         members_seed: Draws the members for the membership attack from the retain set.
+        retain_scored: Score this many retain samples, the same random ones for every model; all of them if None. RA
+            then has the interval of that many samples (:meth:`Scores.interval`).
 
     Returns:
         The scores. Members are as many retain samples as there are test samples in scope (fewer of both if
@@ -54,7 +62,8 @@ def evaluate(
     model.eval()
     try:
         forget = predictions(model, split.train, split.forget_indices, task, workers=workers)
-        retain = predictions(model, split.train, split.retain_indices, task, workers=workers)
+        kept = scored_part(split.retain_indices, retain_scored)
+        retain = predictions(model, split.train, kept, task, workers=workers)
         test = predictions(model, split.test, split.test_indices, task, workers=workers)
     finally:
         for module, mode in zip(model.modules(), training, strict=True):
@@ -79,6 +88,13 @@ def evaluate(
         n_retain=len(retain.correct),
         n_test=len(test.correct),
     )
+
+
+def scored_part(indices: np.ndarray, count: int | None) -> np.ndarray:
+    """A fixed random part of the retain set, in order; all of it if ``count`` is None or as large."""
+    if count is None or count >= len(indices):
+        return indices
+    return np.sort(shuffled(indices, 0, "scored")[:count])
 
 
 @torch.no_grad()

@@ -94,6 +94,7 @@ class BS(Descent):
         least, most = float("inf"), float("-inf")
         for indices, batch in batches:
             inputs, targets = task.adapter(batch)
+            inputs = _as_real(inputs, model)
             if not (isinstance(inputs, torch.Tensor) and inputs.is_floating_point()):
                 kind = str(inputs.dtype) if isinstance(inputs, torch.Tensor) else type(inputs).__name__
                 raise GradPivotError(
@@ -128,6 +129,15 @@ class BS(Descent):
                 f"BS: the inputs lie in [{least:g}, {most:g}], outside [{self.low}, {self.high}]; set low and high to "
                 f"the range of your data, or to None for no clamping"
             )
+
+
+def _as_real(inputs: Any, model: nn.Module) -> Any:
+    """Pixels stored as bytes in [0, 1], which is what a model that takes bytes makes of them; the rest as it is."""
+    import torch
+
+    if isinstance(inputs, torch.Tensor) and inputs.dtype is torch.uint8:
+        return inputs.to(next(model.parameters()).dtype) / 255
+    return inputs
 
 
 def _loss_to(task: Classification, model: nn.Module, inputs: Tensor, labels: list[int]) -> Tensor:

@@ -173,13 +173,23 @@ class Method(ABC):
     def _check_choices(self) -> None:
         """Raise unless every field annotated as a Literal has one of its values."""
         for field, annotation in typing.get_type_hints(type(self)).items():
-            if typing.get_origin(annotation) is Literal:
-                choices = typing.get_args(annotation)
+            for choices in _literals(annotation):
                 value = getattr(self, field)
                 if value not in choices:
                     raise GradPivotError(
                         f"{self.title}: {field} is {value!r}; choose one of {', '.join(map(str, choices))}"
                     )
+
+
+def _literals(annotation: Any) -> list[tuple[Any, ...]]:
+    """The values of an annotation that is a Literal, with None added for one that may also be None."""
+    if typing.get_origin(annotation) is Literal:
+        return [typing.get_args(annotation)]
+    # get_type_hints turns "Literal[…] | None" into typing's own Union.
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    parts = typing.get_args(annotation) if is_union else ()
+    optional = [part for part in parts if typing.get_origin(part) is Literal]
+    return [(*typing.get_args(part), None) for part in optional]
 
 
 def _refuse_second(known: type[Method] | None, new: type[Method]) -> None:
@@ -200,6 +210,8 @@ class Descent(Method):
         epochs: Passes over the forget set (over the retain set for Retrain and ℓ1-sparse).
         batch_size: Samples a batch; None takes a power of two that gives about 16 steps an epoch.
         retain_batch_size: Retain samples beside each forget batch; None takes as many as the forget batch has.
+        augment: Random changes of images: ``crop`` (shifts by up to 4 pixels), ``crop_flip`` or ``none``; None takes
+            what suits the problem, and none if it says nothing.
         optimizer: ``sgd``, ``adam`` or ``adamw``.
         momentum: Of SGD.
         weight_decay: Of every optimiser.
@@ -213,6 +225,7 @@ class Descent(Method):
     epochs: int = 5
     batch_size: int | None = None
     retain_batch_size: int | None = None
+    augment: Literal["none", "crop", "crop_flip"] | None = None
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     momentum: float = 0.9
     weight_decay: float = 0.0

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["resnet18"]
+from gradpivot.models.pixels import Pixels
+
+__all__ = ["ResNet", "resnet18"]
 
 
 class BasicBlock(nn.Module):
@@ -30,10 +32,21 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A 3×3 stem, four stages of basic blocks, average pooling, one linear layer."""
+    """A 3×3 stem, four stages of basic blocks, average pooling, one linear layer.
 
-    def __init__(self, blocks: tuple[int, ...] = (2, 2, 2, 2), classes: int = 10) -> None:
+    Weights lie channels last, in which convolutions are a sixth faster on CPUs.
+
+    Args:
+        blocks: How many in each stage.
+        classes: Outputs.
+        pixels: What turns stored images into inputs; [0, 1] without further normalisation if not given.
+    """
+
+    def __init__(
+        self, blocks: tuple[int, ...] = (2, 2, 2, 2), classes: int = 10, pixels: Pixels | None = None
+    ) -> None:
         super().__init__()
+        self.pixels = pixels or Pixels()
         self.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
         width = 64
@@ -47,16 +60,17 @@ class ResNet(nn.Module):
             self.add_module(f"layer{stage + 1}", nn.Sequential(*layer))
         self.linear = nn.Linear(width, classes)
         self._stages = len(blocks)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (n, 3, 32, 32) to logits (n, classes)."""
-        hidden = torch.relu(self.bn1(self.conv1(images)))
+        hidden = torch.relu(self.bn1(self.conv1(self.pixels(images))))
         for stage in range(self._stages):
             hidden = self.get_submodule(f"layer{stage + 1}")(hidden)
         logits: Tensor = self.linear(hidden.mean((2, 3)))
         return logits
 
 
-def resnet18(classes: int = 10) -> ResNet:
+def resnet18(classes: int = 10, pixels: Pixels | None = None) -> ResNet:
     """ResNet-18 for 32×32 images: 11,173,962 weights for ten classes."""
-    return ResNet((2, 2, 2, 2), classes)
+    return ResNet((2, 2, 2, 2), classes, pixels)

@@ -30,6 +30,9 @@ class Problem:
         training: The recipe of the original model, and so of the retrained reference.
         task: How to run the model on a batch; classification of (input, label) if None.
         settings: Method settings that suit this problem, such as a batch size.
+        original: Gives the trained model where there is one already; it is trained with ``training`` if None.
+        retain_scored: RA is taken on this many retain samples, drawn once, where scoring all would take longer than
+            unlearning; on all of them if None.
     """
 
     name: str
@@ -38,9 +41,15 @@ class Problem:
     training: Retrain = field(default_factory=Retrain)
     task: Task | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    original: Callable[[], nn.Module] | None = None
+    retain_scored: int | None = None
 
 
-_BUILT_IN = {"digits": "gradpivot.recipes.digits:digits", "toy": "gradpivot.recipes.toy:toy"}
+_BUILT_IN = {
+    "cifar10": "gradpivot.recipes.cifar10:cifar10",
+    "digits": "gradpivot.recipes.digits:digits",
+    "toy": "gradpivot.recipes.toy:toy",
+}
 
 
 def list_problems() -> list[str]:

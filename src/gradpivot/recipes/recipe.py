@@ -51,7 +51,8 @@ __all__ = [
 ]
 
 SCHEMA = "gradpivot.recipe/1"
-_KEYS = ("schema", "title", "about", "extends", "problem", "forget", "seeds", "protocols")
+_KEYS = ("schema", "title", "about", "extends", "problem", "forget", "seeds", "reference", "protocols")
+_REFERENCES = ("retrain", "none")
 _PROTOCOL_KEYS = ("about", "base", "settings", "series")
 _RANGE_KEYS = ("from", "to", "count", "scale")
 MOST_SETTINGS = 100_000
@@ -111,6 +112,7 @@ class Recipe:
         forget: What is forgotten, in turn.
         seeds: How many seeds, from 0 on.
         series: Every method over its space, by protocol.
+        reference: ``retrain``, or ``none`` where retraining is out of reach.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Recipe:
     forget: tuple[Forgetting, ...]
     seeds: int
     series: tuple[Series, ...]
+    reference: str = "retrain"
 
     def __post_init__(self) -> None:
         for target in _twice(str(target) for forgetting in self.forget for target in forgetting.targets):
@@ -151,6 +154,7 @@ class Recipe:
             "problem": self.problem,
             "forget": [dataclasses.asdict(forgetting) for forgetting in self.forget],
             "seeds": self.seeds,
+            "reference": self.reference,
             "runs": self.runs,
             "series": [
                 {
@@ -366,6 +370,9 @@ def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
     seeds = content.get("seeds", 1)
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
         raise GradPivotError(f"seeds is {seeds!r}; give how many, 1 or more")
+    reference = content.get("reference", "retrain")
+    if reference not in _REFERENCES:
+        raise GradPivotError(f"reference is {reference!r}; choose one of {', '.join(_REFERENCES)}")
     _import_module_of(str(content["problem"]))
     protocols = _mapping(content["protocols"], "protocols")
     series = [
@@ -381,6 +388,7 @@ def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
         forget=_forgettings(content["forget"]),
         seeds=seeds,
         series=tuple(series),
+        reference=reference,
     )
 
 

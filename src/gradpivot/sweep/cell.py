@@ -29,6 +29,8 @@ class Setting:
         versions: Of gradpivot, its source, torch, NumPy and scikit-learn.
         threads: Threads of each run.
         device: What each run computes on.
+        original: The digest of the original's weights where the problem brings them; None if it is trained here.
+        retain_scored: How many retain samples RA is taken on; None for all.
     """
 
     problem: str
@@ -39,6 +41,8 @@ class Setting:
     versions: Mapping[str, str | None]
     threads: int
     device: str
+    original: str | None = None
+    retain_scored: int | None = None
 
     @cached_property
     def key(self) -> str:
@@ -121,7 +125,8 @@ def _cells(recipe: Recipe, setting: Setting) -> Iterator[Cell]:
         for target in targets:
             here: dict[str, Any] = {"setting": setting, "target": target, "seed": seed}
             yield Cell(**here, role="original", series="Original", method={})
-            yield Cell(**here, role="retrained", series="Retrain", method=setting.training)
+            if recipe.reference == "retrain":
+                yield Cell(**here, role="retrained", series="Retrain", method=setting.training)
         for target in targets:
             here = {"setting": setting, "target": target, "seed": seed}
             for series in recipe.series:

@@ -42,11 +42,13 @@ def train_original(
     *,
     device: str = "cpu",
 ) -> nn.Module:
-    """A model trained on all of ``split.train`` with the problem's recipe.
+    """The problem's own trained model, or one trained on all of ``split.train`` with the problem's recipe.
 
     Raises:
         GradPivotError: if training diverges.
     """
+    if problem.original is not None:
+        return problem.original().to(device).eval()
     loop = Loop(seed=seed, factory=problem.model, progress=progress)
     outcome = loop.run(
         _TrainOnAll(problem.training), problem.model().to(device), problem.task or Classification(), split

@@ -20,11 +20,12 @@ from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import evaluate
 from gradpivot.frontier.frontier import Point
 from gradpivot.frontier.record import Record
+from gradpivot.loop import Progress
 from gradpivot.methods import make_method
 from gradpivot.provenance import environment
 from gradpivot.randomness import isolated
 from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import run_key, run_method
+from gradpivot.run import run_key, run_method, weights_digest
 from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.original import train_original
 from gradpivot.tasks.classification import Classification
@@ -48,6 +49,8 @@ def setting_of(problem: str, threads: int, device: str) -> Setting:
         versions=_versions(),
         threads=threads,
         device=device,
+        original=_given_original(problem),
+        retain_scored=found.retain_scored,
     )
 
 
@@ -59,7 +62,7 @@ def check_setting(setting: Setting) -> None:
             f"this worker has {mine}, the sweep {dict(setting.versions)}; install the same versions everywhere"
         )
     here = setting_of(setting.problem, setting.threads, setting.device)
-    for part in ("name", "data", "model", "training"):
+    for part in ("name", "data", "model", "training", "original", "retain_scored"):
         if getattr(here, part) != getattr(setting, part):
             raise GradPivotError(
                 f"the problem {setting.problem} has another {part} on this worker ({getattr(here, part)}) than in the "
@@ -76,6 +79,13 @@ def _structure(problem: str) -> str:
     weights = [(name, list(t.shape), str(t.dtype)) for name, t in model.state_dict().items()]
     modules = [(name, type(module).__name__) for name, module in model.named_modules()]
     return digest_of([modules, weights, type(found.task).__name__])
+
+
+@lru_cache(maxsize=_AT_HAND)
+def _given_original(problem: str) -> str | None:
+    """The digest of the weights that a problem brings; None if its original is trained here."""
+    make = _problem(problem).original
+    return None if make is None else weights_digest(make())
 
 
 def _versions() -> dict[str, str | None]:
@@ -95,23 +105,29 @@ def own_settings(problem: str) -> Mapping[str, Any]:
     return _problem(problem).settings
 
 
-def original_weights(setting: Setting, seed: int) -> bytes:
+def original_weights(setting: Setting, seed: int, progress: Progress | None = None) -> bytes:
     """Train the original model and give its weights as a safetensors file's content."""
     torch.set_num_threads(setting.threads)
     model = train_original(
-        _problem(setting.problem), _any_split(setting.problem), seed, device=setting.device
+        _problem(setting.problem), _any_split(setting.problem), seed, progress, device=setting.device
     )
     state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     return save_tensors(state)
 
 
-def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None = None) -> Record:
+def run_cell(
+    cell: Cell,
+    original: Callable[[], bytes],
+    checkpoint: Path | None = None,
+    progress: Progress | None = None,
+) -> Record:
     """Run one cell and score what comes out.
 
     Args:
         cell: What to run.
         original: Gives the original model's weights, as :func:`original_weights` made them.
         checkpoint: Where a long run keeps a resumable state.
+        progress: Called with (steps done, steps in all) after every step.
     """
     started = time.perf_counter()
     torch.set_num_threads(cell.setting.threads)
@@ -119,7 +135,7 @@ def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None 
     split = _split(cell.setting.problem, _hashable(cell.target), cell.seed)
     model = _original(cell, original)
     if cell.role == "original":
-        scores = evaluate(model, split, problem.task or Classification())
+        scores = evaluate(model, split, problem.task or Classification(), retain_scored=problem.retain_scored)
         point, timing, told = Point(label="Original", settings={}, scores=scores), {}, {}
     else:
         method = make_method(cell.method)
@@ -132,8 +148,10 @@ def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None 
             seed=cell.seed,
             task=problem.task,
             factory=problem.model,
+            progress=progress,
             checkpoint=checkpoint,
             keep_checkpoint=True,
+            retain_scored=problem.retain_scored,
         )
         point, told = result.point(), telemetry(result.history)
         timing = {"unlearning": result.seconds, "evaluation": result.evaluation_seconds}
