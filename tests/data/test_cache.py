@@ -12,7 +12,7 @@ from gradpivot.data.cache import cached_file, data_folder, locked, read_manifest
 from gradpivot.data.cifar10 import load_cifar10
 from gradpivot.data.getting import check, get
 from gradpivot.errors import GradPivotError
-from made_data import cifar_binary, put
+from made_data import cifar_binary, mat_files, put
 
 DAMAGED = "the cached cifar10 is damaged; run 'gradpivot data get cifar10' to get it again"
 
@@ -96,7 +96,33 @@ def test_a_damaged_file_is_not_used(damage, filled):
         check("cifar10")
 
 
-@pytest.mark.parametrize("damage", [cut, tamper, lose_manifest, break_manifest])
+@pytest.mark.parametrize("lose", [lose_manifest, break_manifest])
+def test_a_file_whose_manifest_is_lost_is_known_by_its_content(lose, filled):
+    lose(filled)
+    manifest, was_here = get("cifar10", "official")
+    assert was_here
+    assert manifest.source == "a file in the cache"
+    check("cifar10")
+
+
+@pytest.mark.parametrize("lose", [lose_manifest, break_manifest])
+def test_a_lost_manifest_does_not_make_another_file_right(lose, filled):
+    tamper(filled)
+    lose(filled)
+    with pytest.raises(GradPivotError, match="no official source"):
+        get("cifar10", "official")
+
+
+def test_weights_and_svhn_without_a_manifest(weights, svhn, cache, tmp_path):
+    put(cache / "resnet18-cifar10", {"model_test.pt": weights})
+    assert get("resnet18-cifar10", "official")[1]
+    get("svhn", given=put(tmp_path / "files", mat_files(svhn)))
+    lose_manifest(cache / "svhn" / "data.safetensors")
+    # Nothing in the cached form shows that the images are those of the authors.
+    assert not get("svhn", given=tmp_path / "files")[1]
+
+
+@pytest.mark.parametrize("damage", [cut, tamper])
 def test_a_damaged_file_is_got_again(damage, filled, tmp_path):
     before = filled.read_bytes()
     damage(filled)

@@ -73,7 +73,7 @@ def get(
     known = entry(name)
     folder = data_folder() / name
     with locked(folder, lambda: tell(f"another process is getting {name}; waiting for it")):
-        if (there := _sound(name)) is not None:
+        if (there := _sound(name) or _adopted(known)) is not None:
             return there, True
         _sweep_out(folder)
         if given is not None:
@@ -91,12 +91,17 @@ def check(name: str) -> None:
 
     Reads everything; needs no network.
     """
-    path = cached_file(name)
-    known, form = entry(name), _FORMS.get(name)
-    if form is not None:
-        arrays = read_arrays(known, path)
-        if form.official is not None:
-            check_digest(known, form.official(arrays))
+    _check_content(entry(name), cached_file(name))
+
+
+def _check_content(known: Entry, path: Path) -> None:
+    form = _FORMS.get(known.name)
+    if form is None:
+        check_digest(known, [(known.file, path.read_bytes())])
+        return
+    arrays = read_arrays(known, path)
+    if form.official is not None:
+        check_digest(known, form.official(arrays))
 
 
 def _sound(name: str) -> Manifest | None:
@@ -105,6 +110,19 @@ def _sound(name: str) -> Manifest | None:
     except GradPivotError:
         return None
     return read_manifest(name)
+
+
+def _adopted(known: Entry) -> Manifest | None:
+    """A file without a manifest, as a kill between the two leaves it, if its content shows what it is."""
+    path = data_folder() / known.name / known.file
+    provable = known.images is None or _FORMS[known.name].official is not None
+    if not provable or not path.is_file() or read_manifest(known.name) is not None:
+        return None
+    try:
+        _check_content(known, path)
+    except GradPivotError:
+        return None
+    return write_manifest(known, "a file in the cache")
 
 
 def _from_sources(known: Entry, source: Source, folder: Path, report: Report | None, tell: Tell) -> str:
