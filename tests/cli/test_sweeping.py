@@ -8,8 +8,9 @@ import signal
 import pytest
 
 from gradpivot.cli import main
+from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.parser import parse
-from gradpivot.cli.sweeping import _terminating, asked_for
+from gradpivot.cli.sweeping import asked_for
 from gradpivot.recipes.recipe import load_recipe
 from gradpivot.sweep import local
 
@@ -140,7 +141,7 @@ def test_recipes_are_checked_and_shown(lab, capsys):
 
 def test_sigterm_is_ctrl_c_inside_and_itself_again_outside():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), _terminating():
+    with pytest.raises(KeyboardInterrupt), terminating():
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
 

@@ -46,7 +46,7 @@ DIVERGED = 3
 @singledispatch
 def run(chosen: Any) -> int:
     """Do what the options ask for and give the exit status."""
-    # 'reproduce' and 'store' wrap the options of what follows.
+    # 'reproduce', 'store' and 'data' wrap the options of what follows.
     return run(chosen.chosen)
 
 
@@ -363,6 +363,30 @@ def _(chosen: options.StoreCheckOptions) -> int:
             f"{' …' if len(damaged) > 10 else ''}. The next sweep does these runs again"
         )
     say(f"All {sound} files are sound")
+    return 0
+
+
+@run.register
+def _(chosen: options.DataGetOptions) -> int:
+    from gradpivot.cli.datasets import get_data
+
+    get_data(chosen)
+    return 0
+
+
+@run.register
+def _(chosen: options.DataListOptions) -> int:
+    from gradpivot.cli.datasets import list_data
+
+    list_data(chosen)
+    return 0
+
+
+@run.register
+def _(chosen: options.DataCheckOptions) -> int:
+    from gradpivot.cli.datasets import check_data
+
+    check_data(chosen)
     return 0
 
 

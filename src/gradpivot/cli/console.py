@@ -31,14 +31,14 @@ def wants_bars(as_json: bool) -> bool:
 
 
 @contextmanager
-def bar(title: str, wanted: bool) -> Iterator[Any]:
+def bar(title: str, wanted: bool, in_bytes: bool = False) -> Iterator[Any]:
     """A progress bar for the block, or None."""
     if not wanted:
         yield None
         return
     from gradpivot.progress import bar as progress_bar
 
-    with progress_bar(title) as report:
+    with progress_bar(title, in_bytes) as report:
         yield report
 
 

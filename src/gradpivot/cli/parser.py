@@ -27,6 +27,11 @@ _STORE: dict[str, type[Any]] = {
     "import": options.StoreImportOptions,
     "check": options.StoreCheckOptions,
 }
+_DATA: dict[str, type[Any]] = {
+    "get": options.DataGetOptions,
+    "list": options.DataListOptions,
+    "check": options.DataCheckOptions,
+}
 _CONFIG = (
     tyro.conf.OmitArgPrefixes,
     tyro.conf.OmitSubcommandPrefixes,
@@ -75,6 +80,7 @@ def _commands() -> dict[str, Callable[..., Any]]:
         "compare": options.CompareOptions,
         "recipes": options.RecipesOptions,
         "store": _nested("Export, import or check the finished runs of a sweep.", _STORE),
+        "data": _nested("Get, list or check data sets and weights.", _DATA),
         "methods": options.MethodsOptions,
         "rerun": options.RerunOptions,
         "report": options.ReportOptions,
