@@ -46,6 +46,12 @@ def test_get_list_check(files, cache, capsys):
     assert capsys.readouterr().out == "cifar10 is sound\n"
 
 
+def test_needs_no_torch(cache):
+    words = "from gradpivot.cli import main; main(['data', 'list']); main(['data', 'check'])"
+    probe = f"import sys; {words}; import gradpivot.data.getting; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", probe], capture_output=True, check=False).returncode == 0
+
+
 def test_list_as_json(filled, cache, capsys):
     assert main(["data", "list", "--json"]) == 0
     told = {one["name"]: one for one in json.loads(capsys.readouterr().out)}

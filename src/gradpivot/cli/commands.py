@@ -126,7 +126,10 @@ def _(chosen: options.TraceOptions) -> int:
             folder=chosen.out,
             title=f"{problem.name}: {method.title} over {method.knob}",
             report=_counted(report),
-            provenance={"command": f"gradpivot trace {method.name}, with {split.facts()['kind']} forgetting"},
+            provenance={
+                "command": f"gradpivot trace {method.name}, with {split.facts()['kind']} forgetting",
+                "model": chosen.model or f"that of {problem.name}",
+            },
             model=model,
             reference=chosen.reference,
             workers=chosen.workers,
@@ -231,6 +234,8 @@ def _(chosen: options.RerunOptions) -> int:
     from gradpivot.run_folder import read_config, read_scores
 
     config, before = read_config(chosen.folder), read_scores(chosen.folder)
+    # The original was kept under the model's own names: there is nothing left to rename.
+    config.pop("map", None)
     original = chosen.folder / "original.safetensors"
     with tempfile.TemporaryDirectory() as scratch:
         out = chosen.out or Path(scratch) / "run"
@@ -477,13 +482,19 @@ def _saved_indices(folder: Path, scratch: Path) -> Path:
 def _keep_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
     from gradpivot.weights import save_weights
 
-    save_weights(model, chosen.out / "original.safetensors", {"problem": chosen.problem, "seed": chosen.seed})
+    facts = {"problem": chosen.problem, "seed": chosen.seed}
+    if chosen.model is not None:
+        facts["model"] = chosen.model
+    save_weights(model, chosen.out / "original.safetensors", facts)
 
 
 def _config(chosen: options.UnlearnOptions, method: Any) -> dict[str, Any]:
     """The options that decide the numbers, as 'unlearn --config' reads them; no path of this machine."""
     settings: dict[str, Any] = {
         "problem": chosen.problem,
+        "model": chosen.model,
+        "normalise": chosen.normalise,
+        "map": list(chosen.map) or None,
         "classes": chosen.classes,
         "fraction": chosen.fraction,
         "indices": str(chosen.indices) if chosen.indices else None,
@@ -491,7 +502,7 @@ def _config(chosen: options.UnlearnOptions, method: Any) -> dict[str, Any]:
         "threads": chosen.threads,
         **method.to_dict(),
     }
-    optional = ("classes", "fraction", "indices")
+    optional = ("model", "normalise", "map", "classes", "fraction", "indices")
     return {name: value for name, value in settings.items() if value is not None or name not in optional}
 
 

@@ -75,7 +75,13 @@ class ProblemOptions(_Run):
     indices: Path | None = None
     """Forget the training samples whose indices are in this file, one a line."""
     weights: Path | None = None
-    """Start from these weights (safetensors); the original is trained anew if not given."""
+    """Start from these weights (.pt, .pth, .bin, .ckpt, safetensors); the original is trained anew if not given."""
+    map: tuple[str, ...] = ()
+    """Rename parts of the keys in the weights file: fc=linear downsample=shortcut; aux=- leaves out."""
+    model: str | None = None
+    """Another model: resnet18, resnet20, resnet56, small, cnn, my_module:make_model, timm:NAME, torchvision:NAME."""
+    normalise: str | None = None
+    """How that model's inputs are: none ([0, 1]), cifar10, imagenet, or mean/std, for example 0.5/0.25."""
     workers: int = 0
     """Data-loading processes for data that are not tensors; never changes a number."""
     protocol: Literal["clean", "paper"] = "clean"

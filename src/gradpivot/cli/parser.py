@@ -186,7 +186,8 @@ def _as_words(settings: Mapping[str, Any]) -> list[str]:
             words.append(option if value else f"--no-{name.replace('_', '-')}")
         elif isinstance(value, list):
             # One option takes several words; the others take them joined, as in --classes 3,5.
-            words += [option, *(map(str, value) if name == "values" else [",".join(map(str, value))])]
+            several = name in ("values", "map")
+            words += [option, *(map(str, value) if several else [",".join(map(str, value))])]
         else:
             words += [option, str(value)]
     return words
