@@ -9,19 +9,29 @@ __all__ = ["bar", "bar_below_lines"]
 
 
 @contextmanager
-def bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar for the block; call what it gives with (done, in all)."""
-    with bar_below_lines(title) as (report, _):
+def bar(title: str, in_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar for the block; call what it gives with (done, in all), in bytes if that is what is counted."""
+    with bar_below_lines(title, in_bytes) as (report, _):
         yield report
 
 
 @contextmanager
-def bar_below_lines(title: str) -> Iterator[tuple[Callable[[int, int], None], Callable[[str], None]]]:
+def bar_below_lines(
+    title: str, in_bytes: bool = False
+) -> Iterator[tuple[Callable[[int, int], None], Callable[[str], None]]]:
     """The same, and a function that writes a line above the bar, to stay."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    count = DownloadColumn() if in_bytes else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=None)
 

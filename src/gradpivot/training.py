@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gradpivot.recipes.problem import Problem
     from gradpivot.tasks.task import Task
 
-__all__ = ["Epoch", "FitToAll", "Trained", "accuracy_on_test", "train_model"]
+__all__ = ["Epoch", "FitToAll", "Trained", "accuracy_on_test", "everything", "train_model"]
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,17 @@ class FitToAll:
         )
 
 
+def everything(problem: Problem) -> ForgetSplit:
+    """A problem's data and their digest; what its first sample is called does not matter to training."""
+    train, test = problem.load()
+    return ForgetSplit.by_index(train, test, [0], target=getattr(problem.task, "target_of", None))
+
+
 def train_model(
     problem: Problem,
     recipe: Retrain | None = None,
     *,
+    data: ForgetSplit | None = None,
     seed: int = 0,
     device: str = "cpu",
     precision: str = "float32",
@@ -129,6 +136,7 @@ def train_model(
     Args:
         problem: Data, model and task; weights that it brings are not used.
         recipe: How to train; the problem's own if not given.
+        data: What to train and test on, as :func:`everything` gives it; loaded here if not given.
         seed: Decides initialisation, order, augmentation and dropout.
         device: Where.
         precision: One of :data:`gradpivot.precision.PRECISIONS`, for the losses' passes.
@@ -145,9 +153,7 @@ def train_model(
         raise GradPivotError(f"evaluate_every is {evaluate_every}; give a number of epochs, or 0 for the end")
     recipe = recipe or problem.training
     task = problem.task or Classification()
-    train, test = problem.load()
-    # What is forgotten does not matter here; a split holds the data and their digest.
-    split = ForgetSplit.by_index(train, test, [0], target=getattr(problem.task, "target_of", None))
+    split = data or everything(problem)
     model = problem.model().to(device)
     facts = {
         "problem": problem.name,

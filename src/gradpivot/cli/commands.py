@@ -28,6 +28,7 @@ from gradpivot.cli.console import (
     watched_training,
 )
 from gradpivot.cli.inputs import (
+    check_model,
     device_named,
     prepare,
     problem_of,
@@ -36,8 +37,8 @@ from gradpivot.cli.inputs import (
     split_of,
     suited,
 )
+from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.parser import print_completion
-from gradpivot.cli.stopping import terminating
 from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ DIVERGED = 3
 @singledispatch
 def run(chosen: Any) -> int:
     """Do what the options ask for and give the exit status."""
-    # 'reproduce' and 'store' wrap the options of what follows.
+    # 'reproduce', 'store' and 'data' wrap the options of what follows.
     return run(chosen.chosen)
 
 
@@ -84,18 +85,22 @@ def _(chosen: options.DemoOptions) -> int:
 @run.register
 def _(chosen: options.TrainOptions) -> int:
     from gradpivot.run_folder import refuse_used, write_training
-    from gradpivot.training import train_model
+    from gradpivot.training import everything, train_model
 
     refuse_file(chosen.out)
     refuse_used(chosen.out, chosen.overwrite)
     set_threads(chosen.threads)
     device, problem = device_named(chosen.device), problem_of(chosen)
+    data = everything(problem)
+    if chosen.model is not None:
+        check_model(problem, data, chosen.model)
     checkpoint = chosen.out / "checkpoint.pt"
     watched = watched_training(f"Training {problem.name}", chosen.training.epochs, chosen.json)
     with terminating(), watched as (progress, tell):
         trained = train_model(
             problem,
             chosen.training,
+            data=data,
             seed=chosen.seed,
             device=device,
             precision=chosen.precision,
@@ -179,7 +184,10 @@ def _(chosen: options.TraceOptions) -> int:
             folder=chosen.out,
             title=f"{problem.name}: {method.title} over {method.knob}",
             report=_counted(report),
-            provenance={"command": f"gradpivot trace {method.name}, with {split.facts()['kind']} forgetting"},
+            provenance={
+                "command": f"gradpivot trace {method.name}, with {split.facts()['kind']} forgetting",
+                "model": chosen.model or f"that of {problem.name}",
+            },
             model=model,
             reference=chosen.reference,
             workers=chosen.workers,
@@ -245,6 +253,25 @@ def _(chosen: options.ReproduceDigitsOptions) -> int:
 
 
 @run.register
+def _(chosen: options.ReproduceCifar10ClassOptions) -> int:
+    """A sweep in ``out/store``, then its comparison in ``out``."""
+    from gradpivot.cli.sweeping import sweep
+
+    refuse_file(chosen.out)
+    store = chosen.out / "store"
+    shared = {
+        name: getattr(chosen, name)
+        for name in ("classes", "methods", "protocols", "seeds", "jobs", "threads")
+    }
+    recipe = {"short": "cifar10-pretrained", "full": "cifar10-class"}[chosen.preset]
+    state, failures = sweep(options.SweepOptions(recipe=recipe, store=store, **shared))
+    if not chosen.json:
+        say_sweep(state, failures, store)
+    run(options.CompareOptions(store=store, out=chosen.out, json=chosen.json))
+    return 0 if state.is_whole else 1
+
+
+@run.register
 def _(chosen: options.MethodsOptions) -> int:
     from gradpivot.methods import list_methods, method_class
 
@@ -267,6 +294,8 @@ def _(chosen: options.RerunOptions) -> int:
     from gradpivot.run_folder import read_config, read_scores
 
     config, before = read_config(chosen.folder), read_scores(chosen.folder)
+    # The original was kept under the model's own names: there is nothing left to rename.
+    config.pop("map", None)
     original = chosen.folder / "original.safetensors"
     with tempfile.TemporaryDirectory() as scratch:
         out = chosen.out or Path(scratch) / "run"
@@ -398,6 +427,30 @@ def _(chosen: options.StoreCheckOptions) -> int:
 
 
 @run.register
+def _(chosen: options.DataGetOptions) -> int:
+    from gradpivot.cli.datasets import get_data
+
+    get_data(chosen)
+    return 0
+
+
+@run.register
+def _(chosen: options.DataListOptions) -> int:
+    from gradpivot.cli.datasets import list_data
+
+    list_data(chosen)
+    return 0
+
+
+@run.register
+def _(chosen: options.DataCheckOptions) -> int:
+    from gradpivot.cli.datasets import check_data
+
+    check_data(chosen)
+    return 0
+
+
+@run.register
 def _(chosen: options.CompletionOptions) -> int:
     print_completion(chosen.shell)
     return 0
@@ -491,26 +544,32 @@ def _saved_indices(folder: Path, scratch: Path) -> Path:
 def _keep_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
     from gradpivot.weights import save_weights
 
-    save_weights(model, chosen.out / "original.safetensors", {"problem": chosen.problem, "seed": chosen.seed})
+    facts = {"problem": chosen.problem, "seed": chosen.seed}
+    if chosen.model is not None:
+        facts["model"] = chosen.model
+    save_weights(model, chosen.out / "original.safetensors", facts)
 
 
 def _config(chosen: options.UnlearnOptions, method: Any) -> dict[str, Any]:
     """The options that decide the numbers, as 'unlearn --config' reads them; no path of this machine."""
     settings: dict[str, Any] = {
         **_computing(chosen, device_named(chosen.device)),
+        "map": list(chosen.map) or None,
         "classes": chosen.classes,
         "fraction": chosen.fraction,
         "indices": str(chosen.indices) if chosen.indices else None,
         **method.to_dict(),
     }
-    optional = ("classes", "fraction", "indices")
+    optional = ("map", "classes", "fraction", "indices")
     return {name: value for name, value in settings.items() if value is not None or name not in optional}
 
 
 def _computing(chosen: options.ProblemRun, device: str) -> dict[str, Any]:
     """The options of every run that decide its numbers."""
+    model = {"model": chosen.model, "normalise": chosen.normalise}
     return {
         "problem": chosen.problem,
+        **{name: value for name, value in model.items() if value is not None},
         "seed": chosen.seed,
         "threads": chosen.threads,
         "device": device,

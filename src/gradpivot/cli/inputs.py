@@ -18,24 +18,27 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.recipes.problem import Problem
 
-__all__ = ["device_named", "prepare", "problem_of", "refuse_file", "set_threads", "split_of", "suited"]
+__all__ = [
+    "check_model", "device_named", "prepare", "problem_of", "refuse_file", "set_threads", "split_of", "suited",
+]  # fmt: skip
 
 
 def prepare(chosen: ProblemOptions) -> tuple[Problem, ForgetSplit, nn.Module]:
     """The problem, what to forget, and the model to start from."""
     from gradpivot.sweep.original import train_original
-    from gradpivot.weights import load_weights
 
+    if chosen.map and chosen.weights is None:
+        raise GradPivotError("--map renames the keys of a weights file; name that with --weights")
     set_threads(chosen.threads)
     device = device_named(chosen.device)
     problem = problem_of(chosen)
     split = split_of(
         problem, classes=chosen.classes, fraction=chosen.fraction, indices=chosen.indices, seed=chosen.seed
     )
+    if chosen.model is not None:
+        check_model(problem, split, chosen.model)
     if chosen.weights is not None:
-        model = problem.model()
-        load_weights(model, chosen.weights)
-        return problem, split, model.to(device).eval()
+        return problem, split, _loaded(problem, chosen).to(device)
     with bar("Training the original model", wants_bars(chosen.json)) as report:
         model = train_original(
             problem,
@@ -50,12 +53,15 @@ def prepare(chosen: ProblemOptions) -> tuple[Problem, ForgetSplit, nn.Module]:
 
 
 def problem_of(chosen: ProblemRun) -> Problem:
-    """The problem that the options name, also one in a module where the user stands."""
-    from gradpivot.recipes.problem import find_problem
+    """The problem that the options name, with the model that they name; also from modules where the user stands."""
+    from gradpivot.recipes.problem import find_problem, with_model
 
+    if chosen.normalise is not None and chosen.model is None:
+        raise GradPivotError("--normalise goes with --model: a problem's own model has its normalisation")
     # A console script, unlike "python -m", does not look for modules there.
     sys.path.insert(0, str(Path.cwd()))
-    return find_problem(chosen.problem)
+    problem = find_problem(chosen.problem)
+    return problem if chosen.model is None else with_model(problem, chosen.model, chosen.normalise)
 
 
 def device_named(name: str) -> str:
@@ -74,6 +80,43 @@ def device_named(name: str) -> str:
     if name == "cuda" and not there:
         raise GradPivotError("--device cuda: torch finds no CUDA device here; use cpu, or auto")
     return "cuda" if there and name in ("cuda", "auto") else "cpu"
+
+
+def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
+    """Raise, before anything is trained, if the problem's model cannot be run on its data."""
+    import numpy as np
+    import torch
+
+    from gradpivot.data.loader import Loader
+    from gradpivot.randomness import isolated
+    from gradpivot.tasks.classification import Classification
+
+    two = np.arange(min(2, len(split.train)))
+    with isolated(0), torch.no_grad():
+        model = problem.model().eval()
+        batch = next(Loader(split.train, torch.device("cpu"), seed=0).batches([two], epoch=0))
+        try:
+            (problem.task or Classification()).predict(model, batch)
+        except GradPivotError:
+            raise
+        except Exception as error:
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            raise GradPivotError(
+                f"the model {name} cannot be run on the data of {problem.name} ({told}); bring one that takes them as "
+                f"my_module:make_model"
+            ) from error
+
+
+def _loaded(problem: Problem, chosen: ProblemOptions) -> nn.Module:
+    """A model of the problem with the weights of a file, whoever made it."""
+    from gradpivot.foreign import load_foreign
+
+    assert chosen.weights is not None
+    model = problem.model()
+    loaded = load_foreign(model, chosen.weights, chosen.map)
+    if loaded.told:
+        sys.stderr.write(f"gradpivot: {loaded}\n")
+    return model.eval()
 
 
 def split_of(

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradpivot.cli.console import standing, watched_sweep
+from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.options import CompareOptions, SweepOptions
-from gradpivot.cli.stopping import terminating
 from gradpivot.errors import GradPivotError
 from gradpivot.frontier.record import Record
 from gradpivot.recipes.recipe import Forgetting, Recipe, load_recipe, numbers_in
