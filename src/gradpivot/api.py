@@ -16,6 +16,7 @@ from gradpivot.frontier.frontier import Frontier, Point
 from gradpivot.loop import Progress
 from gradpivot.methods.cup import CUP
 from gradpivot.methods.method import Method
+from gradpivot.parallel import Replicas
 from gradpivot.run import Result, run_method
 from gradpivot.tasks.classification import Classification
 
@@ -42,6 +43,7 @@ def unlearn(
     workers: int = 0,
     progress: bool | Progress = False,
     checkpoint: str | Path | None = None,
+    replicas: Replicas | None = None,
 ) -> Result:
     """Make a copy of ``model`` forget, and score it.
 
@@ -55,6 +57,8 @@ def unlearn(
         workers: Data-loading processes for data that are not tensors; never changes a number.
         progress: Show a bar, or call a function with (steps done, steps in all).
         checkpoint: A file to keep a resumable state in; a run that was killed continues from it.
+        replicas: The processes that do it together; all of the process group if there is one, and every one of them
+            must then call this. ``Replicas()`` for this process alone.
 
     Returns:
         The new model, its scores, history and provenance. A run that goes to NaN comes back with ``diverged`` set and
@@ -76,6 +80,7 @@ def unlearn(
             workers=workers,
             progress=report,
             checkpoint=checkpoint,
+            replicas=replicas,
         )
 
 
@@ -207,7 +212,7 @@ def _progress(wanted: bool | Progress, title: str) -> Iterator[Progress | None]:
     if not isinstance(wanted, bool):
         yield wanted
         return
-    if not wanted:
+    if not wanted or not Replicas.current().is_first:
         yield None
         return
     from gradpivot.progress import bar

@@ -10,6 +10,7 @@ from torch import nn
 
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop, Progress
+from gradpivot.parallel import Replicas
 from gradpivot.tasks.classification import Classification
 from gradpivot.weights import load_weights, save_weights
 
@@ -49,7 +50,8 @@ def train_original(
     """
     if problem.original is not None:
         return problem.original().to(device).eval()
-    loop = Loop(seed=seed, factory=problem.model, progress=progress)
+    # Alone, also among several processes: with BatchNorm in train mode they would train another model together.
+    loop = Loop(seed=seed, factory=problem.model, progress=progress, replicas=Replicas())
     outcome = loop.run(
         _TrainOnAll(problem.training), problem.model().to(device), problem.task or Classification(), split
     )
