@@ -18,7 +18,7 @@ import pytest
 
 from gradpivot.recipes.recipe import Recipe, load_recipe
 from gradpivot.sweep.cell import Setting
-from gradpivot.sweep.job import Job, Outcome, perform
+from gradpivot.sweep.job import Job, Outcome, Pace, perform
 from gradpivot.sweep.store import Store
 from gradpivot.sweep.sweeping import State, Sweep
 
@@ -123,6 +123,9 @@ class InlineEngine:
         job = self._queue.pop() if self._backwards else self._queue.popleft()
         self.seen.append(job)
         return [Outcome(job=job, **perform(job, job.original.read_bytes)._asdict())]
+
+    def under_way(self) -> dict[str, Pace]:
+        return {}
 
     def close(self) -> None:
         self._queue.clear()

@@ -78,9 +78,9 @@ def run_key(split: ForgetSplit, method: Method, seed: int, model: nn.Module | No
 
 
 def weights_digest(model: nn.Module) -> str:
-    """16 hexadecimal digits over every weight and buffer."""
+    """16 hexadecimal digits over every weight and buffer, also those that are never saved, such as a normalisation."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
+    for name, tensor in sorted((dict(model.named_buffers()) | model.state_dict()).items()):
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]

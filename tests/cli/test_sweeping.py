@@ -8,8 +8,10 @@ import signal
 import pytest
 
 from gradpivot.cli import main
+from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.parser import parse
-from gradpivot.cli.sweeping import _terminating, asked_for
+from gradpivot.cli.sweeping import asked_for
+from gradpivot.recipes.recipe import load_recipe
 from gradpivot.sweep import local
 
 
@@ -139,6 +141,34 @@ def test_recipes_are_checked_and_shown(lab, capsys):
 
 def test_sigterm_is_ctrl_c_inside_and_itself_again_outside():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), _terminating():
+    with pytest.raises(KeyboardInterrupt), terminating():
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_reproduce_is_a_sweep_and_its_comparison(lab, sweep, tmp_path, capsys, monkeypatch):
+    """The experiment's own recipe takes hours; the lab's takes its place."""
+    asked = []
+
+    def load(name):
+        asked.append(name)
+        return load_recipe(lab.path)
+
+    monkeypatch.setattr("gradpivot.cli.sweeping.load_recipe", load)
+    out = tmp_path / "out"
+    words = ["reproduce", "cifar10-class", "--classes", "1", "--methods", "cup", "--out", str(out)]
+    assert main(words) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "4 of 4 runs are in" in told
+    assert {"standings.json", "standings.html"} <= {path.name for path in out.iterdir()} or sorted(
+        out.iterdir()
+    )
+    assert main([*words, "--preset", "full", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"].startswith("gradpivot.standings")
+    assert asked == ["cifar10-pretrained", "cifar10-class"]
+
+
+def test_without_the_data_reproduce_says_how_to_get_them(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GRADPIVOT_DATA", str(tmp_path / "nothing"))
+    assert main(["reproduce", "cifar10-class", "--out", str(tmp_path / "out")]) == 1
+    assert "run 'gradpivot data get" in error_of(capsys)

@@ -8,7 +8,7 @@ import torch
 
 from gradpivot import Classification, ForgetSplit, score
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.evaluation import evaluate, predictions
+from gradpivot.evaluate.evaluation import evaluate, predictions, scored_part
 from gradpivot.evaluate.membership import membership_attack
 from gradpivot.testing import blobs, trained
 
@@ -89,3 +89,25 @@ def test_a_retrained_model_of_the_class_looks_forgotten_and_the_original_does_no
     told = score(trained(), split())
     assert told.ua < 0.1
     assert told.mia < 0.9
+
+
+def test_a_part_of_the_retain_set_is_the_same_for_every_model():
+    chosen, model = split(), trained()
+    part = scored_part(chosen.retain_indices, 40)
+    assert len(set(part)) == 40
+    assert set(part) < set(chosen.retain_indices)
+    assert np.array_equal(part, scored_part(chosen.retain_indices, 40))
+    told = evaluate(model, chosen, Classification(), retain_scored=40)
+    with torch.no_grad():
+        right = model(chosen.train.tensors[0][part]).argmax(1) == chosen.train.tensors[1][part]
+    assert told.ra == right.double().mean().item()
+    whole = evaluate(model, chosen, Classification())
+    assert (told.n_retain, told.ua, told.ta) == (40, whole.ua, whole.ta)
+    low, high = told.interval("ra")
+    assert high - low > np.subtract(*reversed(whole.interval("ra")))
+
+
+@pytest.mark.parametrize("count", [None, 10**6])
+def test_all_of_the_retain_set_is_scored_otherwise(count):
+    chosen = split()
+    assert np.array_equal(scored_part(chosen.retain_indices, count), chosen.retain_indices)

@@ -327,3 +327,27 @@ def test_the_dictionary_is_json_with_its_schema(sweep: list[Record]) -> None:
     assert len(cup["sets"]["hypervolume"]) == 6
     assert 0 <= cup["measures"]["hypervolume"]["mean"] <= 1
     assert {r["criterion"] for r in table["rankings"]} >= {"hypervolume", "delta", "seconds"}
+
+
+def test_without_a_retrained_model_of_ours_the_papers_stands_in_and_is_told(record: Build) -> None:
+    """CIFAR-10's class 0 in the paper: 100, 100, 94.88, 100."""
+    runs = [record("run", (1, 1, 0.9288, 1), problem="cifar10", forget="0")]
+    table = only(standings(runs))
+    assert mean(table.series[0], "delta") == pytest.approx(0.02)
+    assert mean(table.series[0], "delta_svc") == pytest.approx(0.02)
+    assert table.retrained is None
+    assert table.series[0].retrain_ratio is None
+    assert any("Δ is to the paper's (RA 100.00, UA 100.00, TA 94.88, MIA 100.00)" in n for n in table.notes)
+    own = record("retrained", (1, 1, 0.9288, 1), problem="cifar10", forget="0")
+    table = only(standings([*runs, own]))
+    assert mean(table.series[0], "delta") == 0
+    assert not any("the paper's (RA" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"problem": "digits"}, {"problem": "cifar10", "kind": "random", "forget": "10 %"}]
+)
+def test_elsewhere_nothing_is_borrowed(record: Build, changes: dict[str, str]) -> None:
+    table = only(standings([record("run", (1, 1, 1, 1), **changes)]))
+    assert mean(table.series[0], "delta") is None
+    assert any("No retrained model" in note for note in table.notes)

@@ -258,3 +258,12 @@ def test_numbers_in_keeps_order_and_drops_repeats(numbers):
 def test_numbers_in_ranges():
     assert numbers_in("0-2,7") == (0, 1, 2, 7)
     assert numbers_in(3) == (3,)
+
+
+def test_a_reference_is_retrained_or_left_out(tmp_path):
+    assert load_recipe("digits").reference == "retrain"
+    assert load_recipe("cifar10-pretrained").reference == "none"
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: digits\nreference: maybe\n")
+    with pytest.raises(GradPivotError, match="reference is 'maybe'; choose one of retrain, none"):
+        load_recipe(file)

@@ -77,6 +77,28 @@ def test_a_worker_killed_in_a_run_loses_that_run_only(lab, expected, engine):
     assert one.pids != killed
 
 
+def test_workers_tell_how_far_they_are(lab, engine, monkeypatch):
+    """Runs made long enough to be seen: the lab's problem says nothing within a second."""
+    code = (lab.folder / f"{lab.module}.py").read_text()
+    slow = code.replace(
+        "        return super().forget_loss", "        time.sleep(0.7)\n        return super().forget_loss"
+    )
+    assert slow != code
+    (lab.folder / f"{lab.module}.py").write_text(slow)
+    lab.path.write_text(
+        lab.path.read_text().replace("classes: 0-1", "classes: 0").replace("epochs: 1", "epochs: 2")
+    )
+    one, store, shares, left = engine(), lab.store(), [], []
+    state = Sweep(lab.recipe, lab.setting, store, one).run(
+        lambda state: (shares.extend(state.shares), left.append(state.seconds_left))
+    )
+    store.close()
+    assert state.is_whole
+    assert {0.5, 0.75} <= set(shares) | {0.75}
+    assert all(0 < share <= 1 for share in shares)
+    assert one.under_way() == {}
+
+
 def test_a_run_that_always_kills_its_worker_fails_after_three_attempts(lab, engine):
     lab.path.write_text(
         lab.path.read_text().replace("gamma: [0.2, 0.8]", "gamma: 0.2").replace("GA: {method: ga}", "")

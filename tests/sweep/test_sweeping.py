@@ -10,7 +10,7 @@ from gradpivot.cli import console
 from gradpivot.cli.console import duration, standing
 from gradpivot.errors import GradPivotError
 from gradpivot.sweep import sweeping
-from gradpivot.sweep.job import Outcome
+from gradpivot.sweep.job import Outcome, Pace
 from gradpivot.sweep.sweeping import State, Sweep
 
 
@@ -258,11 +258,11 @@ def test_time_left_is_the_mean_of_the_series_over_the_workers(lab, monkeypatch):
             return 2
 
     clock = sweeping._Clock(Two())
-    assert clock.left([]) is None
+    assert clock.left({}) is None
     run = next(r for r in records if r.series == "CUP")
     timing = {"timing": {"unlearning": 3.0, "evaluation": 0.5, "total": 4.0}}
     clock.count(replace(run, provenance=timing), 4.0)
-    cells = [replace_series(lab, "CUP")] * 6
+    cells = {str(number): replace_series(lab, "CUP") for number in range(6)}
     assert clock.left(cells) == pytest.approx(6 * 4 / 2)
     assert clock.useful == pytest.approx(3.5 / 4)
     # The workers were busy half of the time, so the rest takes twice as long.
@@ -276,6 +276,29 @@ def test_time_left_is_the_mean_of_the_series_over_the_workers(lab, monkeypatch):
     assert clock.useful <= 1
 
 
+def test_before_the_first_run_ends_the_pace_of_those_under_way_tells_the_time_left(lab, monkeypatch):
+    paces = {}
+
+    class Two(lab.Inline):
+        def workers(self):
+            return 2
+
+        def under_way(self):
+            return paces
+
+    clock = sweeping._Clock(Two())
+    cells = {str(number): replace_series(lab, "CUP") for number in range(6)}
+    assert clock.left(cells) is None
+    # A quarter of it in 10 seconds: 40 in all. Resumed at a half, two thirds of the rest in 20: 60 in all.
+    paces |= {"0": Pace(0.0, 0.25, 10.0), "1": Pace(0.5, 0.5 + 1 / 3, 20.0), "other": Pace(0.0, 0.0, 5.0)}
+    assert clock.left(cells) == pytest.approx((4 * 50 + 30 + 10) / 2)
+    # A finished run knows better than a pace.
+    run = next(r for r in (lab.sweep(), lab.store().records())[1] if r.series == "CUP")
+    timing = {"timing": {"unlearning": 3.0, "evaluation": 1.0, "total": 4.0}}
+    clock.count(replace(run, provenance=timing), 4.0)
+    assert clock.left(cells) == pytest.approx((4 * 4 + 30 + 10) / 2)
+
+
 def replace_series(lab, series):
     from gradpivot.sweep.cell import cells_of
 
@@ -285,6 +308,9 @@ def replace_series(lab, series):
 def test_standing_says_how_far_it_is():
     state = State(total=40, done=12, running=2, elsewhere=3, failed=1, diverged=4, seconds_left=600.0)
     assert standing(state) == "12/40 done, 2 running, 3 elsewhere, 1 failed, 4 diverged, 10 min left"
+    assert standing(State(total=9, running=2, shares=[0.341, 0.12])).startswith(
+        "0/9 done, 2 running (34 %, 12 %), 0"
+    )
     assert standing(State(total=4)) == "0/4 done, 0 running, 0 failed, 0 diverged"
     assert [duration(s) for s in (0.4, 89, 90, 7100, 7300, 90_000)] == [
         "0 s", "89 s", "2 min", "118 min", "2 h 2 min", "25 h 0 min",

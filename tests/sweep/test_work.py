@@ -10,6 +10,7 @@ from safetensors.torch import load
 from gradpivot.sweep import work
 from gradpivot.sweep.cell import Cell, cells_of
 from gradpivot.sweep.job import Job, perform
+from gradpivot.testing.problems import TinyNet
 
 
 @pytest.fixture
@@ -120,3 +121,56 @@ def test_telemetry_counts_steps_and_shares():
     assert told == {"steps": 4, "conflict": pytest.approx(2 / 3), "raised_forget": 0.25}
     assert work.telemetry({}) == {"steps": 0}
     assert math.isfinite(told["conflict"])
+
+
+GIVEN = """
+import torch
+from gradpivot.recipes.problem import Problem
+from gradpivot.testing.problems import TinyNet, blobs
+
+def given():
+    net = TinyNet()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.fill_(WEIGHT)
+    return net
+
+def problem():
+    return Problem(name="tiny", load=lambda: (blobs(20), blobs(20, seed=1)), model=TinyNet, original=given,
+                   retain_scored=7)
+"""
+
+
+def test_a_problem_may_bring_its_original_and_have_ra_on_a_part(lab, monkeypatch):
+    settings = []
+    for module, weight in (("given_one", "0.1"), ("given_two", "0.2")):
+        lab.say(f"{module}.py", GIVEN.replace("WEIGHT", weight))
+        monkeypatch.syspath_prepend(lab.folder)
+        settings.append(work.setting_of(f"{module}:problem", 1, "cpu"))
+    one, two = settings
+    assert one.original != two.original
+    assert lab.setting.original is None
+    assert replace(one, problem="p").key != replace(two, problem="p").key
+    weights = work.original_weights(one, seed=5)
+    given = TinyNet()
+    given.load_state_dict(load(weights))
+    assert all(bool((parameter == 0.1).all()) for parameter in given.parameters())
+    cell = next(c for c in cells_of(lab.recipe, one) if c.series == "CUP")
+    assert work.run_cell(cell, lambda: weights).point.scores.n_retain == 7
+
+
+def test_a_recipe_without_a_reference_has_no_such_cell(lab):
+    lab.path.write_text(lab.path.read_text() + "reference: none\n")
+    roles = [c.role for c in cells_of(lab.recipe, lab.setting)]
+    assert "retrained" not in roles
+    assert roles.count("run") == 6
+
+
+def test_progress_is_told_step_by_step(lab, cells):
+    weights = work.original_weights(lab.setting, 0)
+    seen = []
+    answer = perform(
+        job_of(lab, cells["CUP", "1"]), lambda: weights, lambda done, total: seen.append((done, total))
+    )
+    assert answer.error is None
+    assert seen == [(0, 2), (1, 2), (2, 2)]

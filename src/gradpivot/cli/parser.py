@@ -20,11 +20,17 @@ _WITH_METHOD = ("unlearn", "trace")
 _EXPERIMENTS: dict[str, type[Any]] = {
     "toy": options.ReproduceToyOptions,
     "digits": options.ReproduceDigitsOptions,
+    "cifar10-class": options.ReproduceCifar10ClassOptions,
 }
 _STORE: dict[str, type[Any]] = {
     "export": options.StoreExportOptions,
     "import": options.StoreImportOptions,
     "check": options.StoreCheckOptions,
+}
+_DATA: dict[str, type[Any]] = {
+    "get": options.DataGetOptions,
+    "list": options.DataListOptions,
+    "check": options.DataCheckOptions,
 }
 _CONFIG = (
     tyro.conf.OmitArgPrefixes,
@@ -74,6 +80,7 @@ def _commands() -> dict[str, Callable[..., Any]]:
         "compare": options.CompareOptions,
         "recipes": options.RecipesOptions,
         "store": _nested("Export, import or check the finished runs of a sweep.", _STORE),
+        "data": _nested("Get, list or check data sets and weights.", _DATA),
         "methods": options.MethodsOptions,
         "rerun": options.RerunOptions,
         "report": options.ReportOptions,
@@ -179,7 +186,8 @@ def _as_words(settings: Mapping[str, Any]) -> list[str]:
             words.append(option if value else f"--no-{name.replace('_', '-')}")
         elif isinstance(value, list):
             # One option takes several words; the others take them joined, as in --classes 3,5.
-            words += [option, *(map(str, value) if name == "values" else [",".join(map(str, value))])]
+            several = name in ("values", "map")
+            words += [option, *(map(str, value) if several else [",".join(map(str, value))])]
         else:
             words += [option, str(value)]
     return words

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gradpivot.cli.console import standing, watched_sweep
+from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.options import CompareOptions, SweepOptions
 from gradpivot.errors import GradPivotError
 from gradpivot.frontier.record import Record
@@ -37,7 +37,7 @@ def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
     recipe = asked_for(chosen)
     if chosen.threads < 1:
         raise GradPivotError(f"--threads is {chosen.threads}; give 1 or more")
-    with _terminating():
+    with terminating():
         store = Store(chosen.store, create=True)
         try:
             return _run(recipe, chosen, store)
@@ -181,17 +181,3 @@ def _engine(chosen: SweepOptions, store: Store) -> Iterator[Engine]:
         yield engine
     finally:
         engine.close()
-
-
-@contextmanager
-def _terminating() -> Iterator[None]:
-    """SIGTERM, which batch systems send, ends the block as Ctrl-C does."""
-
-    def stop(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -18,8 +18,11 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 
 from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.scores import Scores
 
-__all__ = ["ORDER", "PaperValue", "counterpart", "paper_datasets", "paper_name", "paper_value"]
+__all__ = [
+    "ORDER", "PaperValue", "counterpart", "paper_datasets", "paper_name", "paper_reference", "paper_value",
+]  # fmt: skip
 
 ORDER = ("Retrain", "GA", "WS", "RL", "IU", "BE", "BS", "l1-sparse", "SalUn", "CUP")
 """The methods in the order of the paper's tables, and with its names."""
@@ -63,6 +66,28 @@ def paper_value(task: str, dataset: str, forget: str, series: str, measure: str)
     if name is None or task not in _TASKS:
         return None
     return _values().get((_TASKS[task], dataset, forget if task == "class-wise" else "", name, measure))
+
+
+def paper_reference(task: str, dataset: str, forget: str) -> Scores | None:
+    """The paper's retrained model on a class, as scores; its MIA, the SVC's, stands for both of ours.
+
+    None for random subsets: there the retrained model is a matter of one's own network, and not 100 % forgetting.
+    """
+    if task != "class-wise":
+        return None
+    values = {m: paper_value(task, dataset, forget, "Retrain", m) for m in ("ra", "ua", "ta", "mia_svc")}
+    found = {name: value.mean for name, value in values.items() if value is not None}
+    if len(found) < len(values):
+        return None
+    return Scores(
+        **found,
+        mia=found["mia_svc"],
+        mia_svc_accuracy=1.0,
+        mia_svc_determined=True,
+        n_forget=0,
+        n_retain=0,
+        n_test=0,
+    )
 
 
 def counterpart(problem: str, task: str) -> str | None:

@@ -13,7 +13,15 @@ from typing import Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.frontier.frontier import Point
-from gradpivot.frontier.paper import ORDER, PaperValue, counterpart, paper_datasets, paper_name, paper_value
+from gradpivot.frontier.paper import (
+    ORDER,
+    PaperValue,
+    counterpart,
+    paper_datasets,
+    paper_name,
+    paper_reference,
+    paper_value,
+)
 from gradpivot.frontier.ranking import Ranking, rankings
 from gradpivot.frontier.record import Record, Role
 from gradpivot.frontier.series import MEASURES, Place, Series, forget_words, gather, place_order
@@ -226,13 +234,14 @@ def _table(
     original = _one_each(models.get((problem, task, "original"), {}), places, "original", kind, notes)
     retrained = _one_each(models.get((problem, task, "retrained"), {}), places, "retrained", kind, notes)
     references = {place: records[0].point for place, records in retrained.items()}
+    own = counterpart(problem, task)
+    references |= _borrowed(task, own, places - set(references), notes)
 
     def row(name: str, role: Role, runs: Mapping[Place, list[Record]]) -> Series | None:
         return gather(name, role, kind, runs, references, places) if runs else None
 
     rows = [row(name, "run", series[name]) for name in sorted(series, key=_series_order)]
     methods = tuple(found for found in rows if found)
-    own = counterpart(problem, task)
     dataset = own or (beside if beside in paper_datasets(task) else None)
     return Table(
         problem=problem, kind=kind, task=task, protocol=protocol, series=methods,
@@ -255,6 +264,21 @@ def _one_each(
             f"{forget_words(kind, forget)}, seed {seed}; the first by key counts."
         )
     return {place: records[:1] for place, records in found.items() if place in places}
+
+
+def _borrowed(task: str, dataset: str | None, places: set[Place], notes: list[str]) -> dict[Place, Point]:
+    """The paper's retrained model where we have none of our own, and a note that says so."""
+    found: dict[Place, Point] = {}
+    for place in sorted(places, key=place_order) if dataset else ():
+        scores = paper_reference(task, dataset or "", place[0])
+        if scores is not None:
+            found[place] = Point(label="Retrain (the paper's)", settings={}, scores=scores)
+            told = ", ".join(f"{m.upper()} {100 * getattr(scores, m):.2f}" for m in ("ra", "ua", "ta", "mia"))
+            notes.append(
+                f"{forget_words('class', place[0])}, seed {place[1]}: no model of ours was retrained; Δ is to the "
+                f"paper's ({told}), another network on the same data."
+            )
+    return found
 
 
 def _missing_references(kind: str, places: set[Place], references: Mapping[Place, Point]) -> list[str]:

@@ -185,7 +185,9 @@ def _literals(annotation: Any) -> list[tuple[Any, ...]]:
     """The values of an annotation that is a Literal, with None added for one that may also be None."""
     if typing.get_origin(annotation) is Literal:
         return [typing.get_args(annotation)]
-    parts = typing.get_args(annotation) if isinstance(annotation, types.UnionType) else ()
+    # get_type_hints turns "Literal[…] | None" into typing's own Union.
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    parts = typing.get_args(annotation) if is_union else ()
     optional = [part for part in parts if typing.get_origin(part) is Literal]
     return [(*typing.get_args(part), None) for part in optional]
 

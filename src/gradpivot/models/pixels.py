@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["CIFAR10_MEAN", "CIFAR10_STD", "Pixels"]
+from gradpivot.models.images import CIFAR10_MEAN, CIFAR10_STD
 
-CIFAR10_MEAN = (0.4914, 0.4822, 0.4465)
-CIFAR10_STD = (0.2470, 0.2435, 0.2616)
-"""Per channel, over the 50,000 training images."""
+__all__ = ["CIFAR10_MEAN", "CIFAR10_STD", "OnPixels", "Pixels"]
 
 
 class Pixels(nn.Module):
@@ -41,3 +40,24 @@ class Pixels(nn.Module):
             images = images.to(self.mean.dtype).div_(255)
         images = images.contiguous(memory_format=torch.channels_last)
         return images if self._plain else (images - self.mean) / self.std
+
+
+class OnPixels(nn.Module):
+    """Somebody's model of floating-point images, behind :class:`Pixels`; its weights are under ``model.``.
+
+    The images reach it in PyTorch's ordinary layout: people's models flatten feature maps with ``view``, which fails on
+    channels-last ones.
+
+    Args:
+        pixels: What turns stored images into inputs.
+        model: From such inputs to logits, or to anything that has them.
+    """
+
+    def __init__(self, pixels: Pixels, model: nn.Module) -> None:
+        super().__init__()
+        self.pixels = pixels
+        self.model = model
+
+    def forward(self, images: Tensor) -> Any:
+        """Stored images to what the model makes of them."""
+        return self.model(self.pixels(images).contiguous())

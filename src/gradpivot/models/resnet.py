@@ -1,4 +1,8 @@
-"""ResNet-18 for 32×32 images (He et al., 2016, in the form the unlearning literature trains on CIFAR-10)."""
+"""ResNets for 32×32 images (He et al., 2016, "Deep residual learning for image recognition").
+
+ResNet-18 is the wide network that the unlearning literature trains on CIFAR-10; ResNet-20 and ResNet-56 are the
+paper's own networks for CIFAR-10 (its section 4.2), a fortieth and a thirteenth of that.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,47 @@ from torch import Tensor, nn
 
 from gradpivot.models.pixels import Pixels
 
-__all__ = ["ResNet", "resnet18"]
+__all__ = ["BasicBlock", "ResNet", "resnet18", "resnet20", "resnet56"]
+
+
+class PaddedShortcut(nn.Module):
+    """The shortcut without weights (option A of the paper): every ``stride``-th pixel, the new channels are zero.
+
+    The zeros are half in front and half behind, as in the PyTorch networks whose weights are around; the paper does not
+    say where.
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.stride, self.front = stride, (outputs - inputs) // 2
+        self.behind = outputs - inputs - self.front
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Feature maps in, smaller and deeper ones out."""
+        kept = images[:, :, :: self.stride, :: self.stride]
+        return nn.functional.pad(kept, (0, 0, 0, 0, self.front, self.behind))
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions with BatchNorm and a shortcut."""
+    """Two 3×3 convolutions with BatchNorm and a shortcut.
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    Args:
+        inputs: Channels that come in.
+        outputs: Channels that go out.
+        stride: Of the first convolution.
+        padded: Where the shapes differ, pad the shortcut with zeros instead of projecting it.
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int, padded: bool = False) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(outputs)
         self.shortcut = nn.Sequential()
-        if stride != 1 or inputs != outputs:
+        if (stride != 1 or inputs != outputs) and padded:
+            self.shortcut = nn.Sequential(PaddedShortcut(inputs, outputs, stride))
+        elif stride != 1 or inputs != outputs:
             self.shortcut = nn.Sequential(
                 nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
             )
@@ -32,7 +63,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A 3×3 stem, four stages of basic blocks, average pooling, one linear layer.
+    """A 3×3 stem, stages of basic blocks, each twice as wide as the one before, average pooling, one linear layer.
 
     Weights lie channels last, in which convolutions are a sixth faster on CPUs.
 
@@ -40,30 +71,40 @@ class ResNet(nn.Module):
         blocks: How many in each stage.
         classes: Outputs.
         pixels: What turns stored images into inputs; [0, 1] without further normalisation if not given.
+        channels: Of the images.
+        width: Channels of the first stage.
+        padded: Shortcuts between stages are padded with zeros (option A) instead of projected (option B).
     """
 
     def __init__(
-        self, blocks: tuple[int, ...] = (2, 2, 2, 2), classes: int = 10, pixels: Pixels | None = None
+        self,
+        blocks: tuple[int, ...] = (2, 2, 2, 2),
+        classes: int = 10,
+        pixels: Pixels | None = None,
+        *,
+        channels: int = 3,
+        width: int = 64,
+        padded: bool = False,
     ) -> None:
         super().__init__()
         self.pixels = pixels or Pixels()
-        self.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        width = 64
+        self.conv1 = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        inputs = width
         for stage, count in enumerate(blocks):
-            outputs = 64 * 2**stage
+            outputs = width * 2**stage
             strides = [1 if stage == 0 else 2] + [1] * (count - 1)
             layer = []
             for stride in strides:
-                layer.append(BasicBlock(width, outputs, stride))
-                width = outputs
+                layer.append(BasicBlock(inputs, outputs, stride, padded))
+                inputs = outputs
             self.add_module(f"layer{stage + 1}", nn.Sequential(*layer))
-        self.linear = nn.Linear(width, classes)
+        self.linear = nn.Linear(inputs, classes)
         self._stages = len(blocks)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (n, 3, 32, 32) to logits (n, classes)."""
+        """Images (n, channels, size, size) to logits (n, classes)."""
         hidden = torch.relu(self.bn1(self.conv1(self.pixels(images))))
         for stage in range(self._stages):
             hidden = self.get_submodule(f"layer{stage + 1}")(hidden)
@@ -71,6 +112,16 @@ class ResNet(nn.Module):
         return logits
 
 
-def resnet18(classes: int = 10, pixels: Pixels | None = None) -> ResNet:
-    """ResNet-18 for 32×32 images: 11,173,962 weights for ten classes."""
-    return ResNet((2, 2, 2, 2), classes, pixels)
+def resnet18(classes: int = 10, pixels: Pixels | None = None, *, channels: int = 3) -> ResNet:
+    """ResNet-18 for 32×32 images: 11,173,962 weights for ten classes, 555 million multiply-adds."""
+    return ResNet((2, 2, 2, 2), classes, pixels, channels=channels)
+
+
+def resnet20(classes: int = 10, pixels: Pixels | None = None, *, channels: int = 3) -> ResNet:
+    """The paper's ResNet-20 for CIFAR-10 (option A): 269,722 weights ("0.27 M"), 41 million multiply-adds."""
+    return ResNet((3, 3, 3), classes, pixels, channels=channels, width=16, padded=True)
+
+
+def resnet56(classes: int = 10, pixels: Pixels | None = None, *, channels: int = 3) -> ResNet:
+    """The paper's ResNet-56 for CIFAR-10 (option A): 853,018 weights ("0.85 M"), 125 million multiply-adds."""
+    return ResNet((9, 9, 9), classes, pixels, channels=channels, width=16, padded=True)

@@ -19,6 +19,7 @@ RETAIN_SCORED = 5000
 def cifar10() -> Problem:
     """Data and pretrained weights from the cache; torch is imported only when it is asked for."""
     from gradpivot.data.cifar10 import load_cifar10
+    from gradpivot.models.images import Images
     from gradpivot.models.resnet import resnet18
 
     return Problem(
@@ -29,6 +30,7 @@ def cifar10() -> Problem:
         original=_pretrained,
         settings={"batch_size": 256, "augment": "crop_flip"},
         retain_scored=RETAIN_SCORED,
+        images=Images(channels=3, size=32, classes=10),
     )
 
 

@@ -21,6 +21,7 @@ def digits() -> Problem:
     """The problem; torch is imported only when it is asked for."""
     from gradpivot.data.digits import load_digits
     from gradpivot.models.cnn import SmallCNN
+    from gradpivot.models.images import Images
 
     return Problem(
         name="digits",
@@ -30,6 +31,7 @@ def digits() -> Problem:
             lr=0.05, epochs=30, batch_size=64, momentum=0.9, weight_decay=5e-4, schedule="cosine"
         ),
         settings={"batch_size": BATCH_SIZE},
+        images=Images(channels=1, size=8, classes=10, stored="floats"),
     )
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.methods.retrain import Retrain
+from gradpivot.models.find import find_model
+from gradpivot.models.images import Images
 
 if TYPE_CHECKING:
     from torch import nn
 
     from gradpivot.tasks.task import Task
 
-__all__ = ["Problem", "find_problem", "list_problems"]
+__all__ = ["Problem", "find_problem", "list_problems", "with_model"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,7 @@ class Problem:
         original: Gives the trained model where there is one already; it is trained with ``training`` if None.
         retain_scored: RA is taken on this many retain samples, drawn once, where scoring all would take longer than
             unlearning; on all of them if None.
+        images: What its images are like, for models that are chosen by name; None if they are none.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Problem:
     settings: Mapping[str, Any] = field(default_factory=dict)
     original: Callable[[], nn.Module] | None = None
     retain_scored: int | None = None
+    images: Images | None = None
 
 
 _BUILT_IN = {
@@ -79,3 +83,14 @@ def find_problem(name: str) -> Problem:
     if not isinstance(found, Problem):
         raise GradPivotError(f"{name} returned a {type(found).__name__}, not a Problem")
     return found
+
+
+def with_model(problem: Problem, name: str, normalise: str | None = None) -> Problem:
+    """The problem with another model in the place of its own: see :func:`gradpivot.models.find.find_model`.
+
+    A trained original that the problem brings is of its own model, and goes with it.
+
+    Raises:
+        GradPivotError: if there is no such model.
+    """
+    return replace(problem, model=find_model(name, problem.images, normalise), original=None)

@@ -16,7 +16,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.frontier.record import Record
 from gradpivot.sweep.cell import Cell, Setting
 
-__all__ = ["Answer", "Engine", "Job", "Outcome", "perform"]
+__all__ = ["Answer", "Engine", "Job", "Outcome", "Pace", "perform"]
 
 _LONGEST = 400
 """Characters of somebody's error that are told; the log has all of it."""
@@ -88,6 +88,30 @@ class Outcome:
     seconds: float = 0.0
 
 
+class Pace(NamedTuple):
+    """How far a job under way has come.
+
+    Attributes:
+        first: The share of its steps that was done when it began, more than 0 if it was resumed.
+        share: The share that is done now.
+        seconds: Since it began.
+    """
+
+    first: float
+    share: float
+    seconds: float
+
+    @property
+    def whole(self) -> float | None:
+        """How long all of it takes at this pace, or None before the first step."""
+        return self.seconds / (self.share - self.first) if self.share > self.first else None
+
+    @property
+    def left(self) -> float | None:
+        """How long the rest of it takes at this pace."""
+        return None if self.whole is None else self.whole * (1 - self.share)
+
+
 class Engine(Protocol):
     """Somewhere to run jobs. Results do not depend on which, on how many workers, or on the order."""
 
@@ -107,6 +131,10 @@ class Engine(Protocol):
         """What has ended since the last call, waiting up to ``seconds`` for something to end."""
         ...
 
+    def under_way(self) -> Mapping[str, Pace]:
+        """How far the running jobs have come, by key; those of which nothing is known are not in it."""
+        ...
+
     def close(self) -> None:
         """Stop at once, whatever runs."""
         ...
@@ -121,12 +149,15 @@ class Answer(NamedTuple):
     seconds: float
 
 
-def perform(job: Job, weights: Callable[[], bytes]) -> Answer:
+def perform(
+    job: Job, weights: Callable[[], bytes], report: Callable[[int, int], None] | None = None
+) -> Answer:
     """Do a job in this process, and time it. What people's models and data raise becomes one line.
 
     Args:
         job: What to do.
         weights: Gives the original's weights; asked only when they are not at hand.
+        report: Called with (steps done, steps in all) after every step.
     """
     from gradpivot.sweep import work
 
@@ -137,9 +168,10 @@ def perform(job: Job, weights: Callable[[], bytes]) -> Answer:
         work.check_setting(job.setting)
         checked = True
         if job.cell is None:
-            value = work.original_weights(job.setting, job.seed)
+            value = work.original_weights(job.setting, job.seed, report)
         else:
-            value = work.run_cell(job.cell, weights, job.checkpoint if _sees_store(job) else None)
+            checkpoint = job.checkpoint if _sees_store(job) else None
+            value = work.run_cell(job.cell, weights, checkpoint, report)
     except GradPivotError as wrong:
         error = str(wrong)
     except Exception as wrong:

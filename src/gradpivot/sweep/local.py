@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.sweep.job import Answer, Job, Outcome
+from gradpivot.sweep.job import Answer, Job, Outcome, Pace
 
 __all__ = ["LocalEngine"]
 
@@ -66,12 +66,19 @@ class LocalEngine:
         for place, one in enumerate(self._workers):
             if one.connection in ready:
                 try:
-                    answer: Answer = one.connection.recv()
+                    told: Answer | Pace = one.connection.recv()
                     self._answered = True
-                    outcomes.append(Outcome(job=one.queue.popleft(), **answer._asdict()))
+                    if isinstance(told, Pace):
+                        one.pace = told
+                    else:
+                        outcomes.append(Outcome(job=one.done(), **told._asdict()))
                 except (EOFError, OSError):
                     outcomes += self._replace(place)
         return outcomes
+
+    def under_way(self) -> dict[str, Pace]:
+        """How far the running jobs have come."""
+        return {one.queue[0].key: one.pace for one in self._workers if one.queue and one.pace is not None}
 
     def close(self) -> None:
         """Kill the workers; what they were doing is done again the next time."""
@@ -122,6 +129,12 @@ class _Worker:
     def __init__(self, process: subprocess.Popen[bytes], connection: Connection[Any, Any]) -> None:
         self.process, self.connection = process, connection
         self.queue: deque[Job] = deque()
+        self.pace: Pace | None = None
+
+    def done(self) -> Job:
+        """Take the job it was doing off its queue."""
+        self.pace = None
+        return self.queue.popleft()
 
     def give(self, job: Job) -> None:
         """Put a job at the end of its queue; a line that is broken is noticed when it is read."""

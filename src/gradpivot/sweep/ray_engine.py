@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.sweep.job import Answer, Job, Outcome, perform
+from gradpivot.sweep.job import Answer, Job, Outcome, Pace, perform
 
 __all__ = ["RayEngine"]
 
@@ -80,6 +80,10 @@ class RayEngine:
             everything = list(self._running)
             ready, _ = self._ray.wait(everything, num_returns=len(everything), timeout=0)
         return [self._outcome(reference) for reference in ready]
+
+    def under_way(self) -> dict[str, Pace]:
+        """Nothing is known of a task before it ends."""
+        return {}
 
     def close(self) -> None:
         """Cancel what runs and leave the cluster, which goes on without us."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gradpivot.errors import GradPivotError
@@ -41,7 +41,8 @@ class State:
         diverged: Finished runs that went to NaN.
         failed: Runs that could not be done.
         seconds: How long this sweep has been going.
-        seconds_left: An estimate from the runs so far, or None.
+        seconds_left: An estimate from the runs so far and the pace of those under way, or None.
+        shares: How far the runs under way have come, where it is known.
         busy: Which share of the workers' time was spent on jobs.
         useful: Which share of the jobs' time was unlearning and evaluation.
         damaged: Names of files that could not be trusted and are done again.
@@ -56,6 +57,7 @@ class State:
     failed: int = 0
     seconds: float = 0.0
     seconds_left: float | None = None
+    shares: list[float] = field(default_factory=list)
     busy: float | None = None
     useful: float | None = None
     damaged: list[str] = field(default_factory=list)
@@ -248,7 +250,8 @@ class Sweep:
         state.running = min(len(self._in_flight), self._engine.workers())
         state.elsewhere = self._store.claimed_elsewhere()
         state.seconds = self._clock.seconds
-        state.seconds_left = self._clock.left(self._missing.values())
+        state.shares = sorted((pace.share for pace in self._engine.under_way().values()), reverse=True)
+        state.seconds_left = self._clock.left(self._missing)
         state.busy, state.useful = self._clock.busy, self._clock.useful
         if watch:
             watch(state)
@@ -297,14 +300,24 @@ class _Clock:
         self._useful += parts
         self._seconds[record.series].append(max(timing["total"], parts))
 
-    def left(self, missing: Collection[Cell]) -> float | None:
-        """Each missing run at its series' mean so far, over the workers there are."""
-        if not self._total:
+    def left(self, missing: Mapping[str, Cell]) -> float | None:
+        """The rest of what is under way at its pace, and all else at its series' mean so far, over the workers."""
+        paces = {key: pace for key, pace in self._engine.under_way().items() if pace.whole is not None}
+        seconds = {series: some[-200:] for series, some in self._seconds.items()}
+        for key, pace in paces.items():
+            # Before the first run of a series has ended, its pace is all there is to go by.
+            if key in missing and missing[key].series not in self._seconds:
+                seconds.setdefault(missing[key].series, []).append(pace.whole or 0.0)
+        if not seconds:
             return None
-        means = {series: statistics.fmean(some[-200:]) for series, some in self._seconds.items()}
-        usual = statistics.fmean(means.values())
-        counts = Counter(cell.series for cell in missing)
+        means = {series: statistics.fmean(some) for series, some in seconds.items()}
+        # An original is only scored, and says little about how long a run takes.
+        usual = statistics.fmean(
+            [mean for series, mean in means.items() if series != "Original"] or means.values()
+        )
+        counts = Counter(cell.series for key, cell in missing.items() if key not in paces)
         work = sum(means.get(series, usual) * n for series, n in counts.items())
+        work += sum(pace.left or 0.0 for pace in paces.values())
         # Overheads between jobs are part of the time too.
         share = max(self.busy or 1.0, 0.1)
         return work / self._engine.workers() / share

@@ -20,6 +20,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import evaluate
 from gradpivot.frontier.frontier import Point
 from gradpivot.frontier.record import Record
+from gradpivot.loop import Progress
 from gradpivot.methods import make_method
 from gradpivot.provenance import environment
 from gradpivot.randomness import isolated
@@ -104,23 +105,29 @@ def own_settings(problem: str) -> Mapping[str, Any]:
     return _problem(problem).settings
 
 
-def original_weights(setting: Setting, seed: int) -> bytes:
+def original_weights(setting: Setting, seed: int, progress: Progress | None = None) -> bytes:
     """Train the original model and give its weights as a safetensors file's content."""
     torch.set_num_threads(setting.threads)
     model = train_original(
-        _problem(setting.problem), _any_split(setting.problem), seed, device=setting.device
+        _problem(setting.problem), _any_split(setting.problem), seed, progress, device=setting.device
     )
     state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     return save_tensors(state)
 
 
-def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None = None) -> Record:
+def run_cell(
+    cell: Cell,
+    original: Callable[[], bytes],
+    checkpoint: Path | None = None,
+    progress: Progress | None = None,
+) -> Record:
     """Run one cell and score what comes out.
 
     Args:
         cell: What to run.
         original: Gives the original model's weights, as :func:`original_weights` made them.
         checkpoint: Where a long run keeps a resumable state.
+        progress: Called with (steps done, steps in all) after every step.
     """
     started = time.perf_counter()
     torch.set_num_threads(cell.setting.threads)
@@ -141,6 +148,7 @@ def run_cell(cell: Cell, original: Callable[[], bytes], checkpoint: Path | None 
             seed=cell.seed,
             task=problem.task,
             factory=problem.model,
+            progress=progress,
             checkpoint=checkpoint,
             keep_checkpoint=True,
             retain_scored=problem.retain_scored,

@@ -5,6 +5,7 @@ It connects to the engine that started it, does one job after the other, and end
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -13,9 +14,11 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any
 
-from gradpivot.sweep.job import Job, perform
+from gradpivot.sweep.job import Job, Pace, perform
 
 __all__ = ["main"]
+
+_REPORT_SECONDS = 1.0
 
 
 def main(words: list[str]) -> None:
@@ -35,7 +38,27 @@ def serve(engine: Connection[Any, Any]) -> None:
             job: Job = engine.recv()
         except (EOFError, OSError):
             return
-        engine.send(perform(job, job.original.read_bytes))
+        engine.send(perform(job, job.original.read_bytes, _Reporting(engine)))
+
+
+class _Reporting:
+    """Tells the engine how far the job is, once a second at most: a step may take a millisecond."""
+
+    def __init__(self, engine: Connection[Any, Any]) -> None:
+        self._engine = engine
+        self._started = self._told = time.monotonic()
+        self._first: float | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self._first is None:
+            # What came before the first report, loading and the like, is not part of the pace.
+            self._first, self._started = done / max(total, 1), now
+        if now - self._told >= _REPORT_SECONDS:
+            self._told = now
+            # An engine that is gone is noticed elsewhere.
+            with contextlib.suppress(OSError):
+                self._engine.send(Pace(self._first, done / max(total, 1), now - self._started))
 
 
 def _end_with(parent: int) -> None:

@@ -1,0 +1,133 @@
+"""The data commands: what is in the cache, how it comes there, whether it is sound."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from typing import Any
+
+from gradpivot.cli.console import bar, duration, say, say_json, wants_bars
+from gradpivot.cli.interrupt import terminating
+from gradpivot.cli.options import DataCheckOptions, DataGetOptions, DataListOptions
+from gradpivot.data.cache import data_folder, read_manifest, state_of
+from gradpivot.data.catalogue import ENTRIES, Entry, entry
+from gradpivot.errors import GradPivotError
+
+__all__ = ["check_data", "get_data", "list_data"]
+
+
+def get_data(chosen: DataGetOptions) -> None:
+    """Get every named entry; one that cannot be got does not keep the others from coming.
+
+    Raises:
+        GradPivotError: at the end, for those that could not be got.
+    """
+    names = list(ENTRIES) if "all" in chosen.names else list(dict.fromkeys(chosen.names))
+    if not names:
+        raise GradPivotError(f"say what to get: all, or some of {', '.join(ENTRIES)}")
+    for name in names:
+        entry(name)
+    if chosen.given is not None and len(names) > 1:
+        raise GradPivotError("--from gives one entry; name one")
+    failed: list[str] = []
+    with terminating():
+        for name in names:
+            try:
+                _get(name, chosen)
+            except GradPivotError as error:
+                if len(names) == 1:
+                    raise
+                failed.append(name)
+                _note(str(error))
+    if failed:
+        raise GradPivotError(f"{len(failed)} of {len(names)} could not be got: {', '.join(failed)}")
+
+
+def _get(name: str, chosen: DataGetOptions) -> None:
+    from gradpivot.data.getting import get
+
+    began = time.monotonic()
+    with bar(f"Getting {name}", wants_bars(False), in_bytes=True) as report:
+        manifest, was_here = get(name, chosen.source, chosen.given, report, _note)
+    if was_here:
+        say(f"{name} is here already, {_size(manifest.size)}")
+    else:
+        took = duration(time.monotonic() - began)
+        say(f"{name} is here: {_size(manifest.size)} from {manifest.source}, checked, in {took}")
+
+
+def list_data(chosen: DataListOptions) -> None:
+    """Print the catalogue and how each entry stands."""
+    if chosen.json:
+        say_json(json.dumps([_described(known) for known in ENTRIES.values()], indent=2, ensure_ascii=False))
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "state", "size"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("source", "licence"):
+        table.add_column(heading, overflow="fold")
+    for known in ENTRIES.values():
+        manifest = read_manifest(known.name)
+        size, source = (_size(manifest.size), manifest.source) if manifest else ("", _sources(known))
+        table.add_row(known.name, state_of(known.name), size, source, known.licence)
+    say(table, f"The cache is {data_folder()}. Get one: gradpivot data get cifar10")
+
+
+def check_data(chosen: DataCheckOptions) -> None:
+    """Check the named entries, or all that are here.
+
+    Raises:
+        GradPivotError: if one is damaged, or named and not here.
+    """
+    from gradpivot.data.getting import check
+
+    names = chosen.names or tuple(name for name in ENTRIES if state_of(name) != "not here")
+    damaged = []
+    for name in names:
+        entry(name)
+        if state_of(name) == "not here":
+            raise GradPivotError(f"{name} is not on this machine; run 'gradpivot data get {name}'")
+        try:
+            check(name)
+        except GradPivotError as error:
+            damaged.append(name)
+            _note(str(error))
+        else:
+            say(f"{name} is sound")
+    if damaged:
+        raise GradPivotError(f"damaged: {', '.join(damaged)}; run 'gradpivot data get {' '.join(damaged)}'")
+    if not names:
+        say("Nothing is here yet. Get something: gradpivot data get cifar10")
+
+
+def _described(known: Entry) -> dict[str, Any]:
+    manifest = read_manifest(known.name)
+    return {
+        "name": known.name,
+        "what": known.title,
+        "state": state_of(known.name),
+        "size": manifest.size if manifest else None,
+        "source": manifest.source if manifest else _sources(known),
+        "licence": known.licence,
+        "citation": known.citation,
+        "manifest": asdict(manifest) if manifest else None,
+    }
+
+
+def _sources(known: Entry) -> str:
+    official = known.official[0].url.split("/")[2] if known.official else None
+    return ", ".join(str(one) for one in (official, known.package) if one is not None)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.0f} MB"
+
+
+def _note(line: str) -> None:
+    """What is worth knowing but no result, on standard error."""
+    sys.stderr.write(f"{' '.join(line.split())}\n")
+    sys.stderr.flush()

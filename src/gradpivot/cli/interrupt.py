@@ -1,0 +1,24 @@
+"""Ending a command cleanly, whoever asks for it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["terminating"]
+
+
+@contextmanager
+def terminating() -> Iterator[None]:
+    """SIGTERM, which batch systems send, ends the block as Ctrl-C does."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

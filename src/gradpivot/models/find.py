@@ -1,0 +1,206 @@
+"""A model by its name: built in, the user's own by import path, timm's or torchvision's where they are installed."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.errors import GradPivotError
+from gradpivot.models.images import Images
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["find_model", "list_models"]
+
+_BUILT_IN = {
+    "resnet18": "gradpivot.models.resnet:resnet18",
+    "resnet20": "gradpivot.models.resnet:resnet20",
+    "resnet56": "gradpivot.models.resnet:resnet56",
+    "small": "gradpivot.models.small:small_resnet",
+    "cnn": "gradpivot.models.cnn:SmallCNN",
+}
+_OWN = "my_module:make_model, a function without arguments that returns a new torch.nn.Module"
+
+
+def list_models() -> list[str]:
+    """The names of the built-in models."""
+    return list(_BUILT_IN)
+
+
+def find_model(
+    name: str, images: Images | None = None, normalise: str | None = None
+) -> Callable[[], nn.Module]:
+    """A function that makes a new model, with random weights.
+
+    Where images are stored as bytes, or ``normalise`` is given, a model without a
+    :class:`~gradpivot.models.pixels.Pixels` of its own is put behind one. A model that has one is left as it is.
+
+    Args:
+        name: One of :func:`list_models`; ``package.module:function``, called without arguments; ``timm:NAME``; or
+            ``torchvision:NAME``.
+        images: What the model is for. Only the user's own can do without.
+        normalise: Another normalisation than that of ``images``: see :meth:`Images.normalised`.
+
+    Raises:
+        GradPivotError: if there is no such model, or later, if making one fails.
+    """
+    source, _, rest = name.partition(":")
+    if normalise is not None:
+        images = _known(name, images).normalised(normalise)
+    if name in _BUILT_IN:
+        make = _built_in(name, _known(name, images))
+    elif source in _LIBRARIES and rest:
+        make = _LIBRARIES[source](rest, _known(name, images))
+    elif rest:
+        make = _own(name)
+    else:
+        near = difflib.get_close_matches(name, _BUILT_IN, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise GradPivotError(
+            f"there is no model {name!r}{hint} Built in are {', '.join(_BUILT_IN)}; your own goes in as {_OWN}; others "
+            f"as timm:NAME or torchvision:NAME"
+        )
+    return partial(_made, name, make, images, normalise is not None)
+
+
+def _made(name: str, make: Callable[[], Any], images: Images | None, chosen: bool) -> nn.Module:
+    """A new model, checked, behind what turns stored images into inputs."""
+    from torch import nn
+    from torch.nn.parameter import is_lazy
+
+    from gradpivot.models.pixels import OnPixels, Pixels
+
+    try:
+        model = make()
+    except GradPivotError:
+        raise
+    except Exception as error:
+        raise GradPivotError(f"making the model {name} failed: {_told(error)}") from error
+    if not isinstance(model, nn.Module):
+        raise GradPivotError(f"{name} returned a {type(model).__name__}; it must return a torch.nn.Module")
+    if any(is_lazy(parameter) for parameter in model.parameters()):
+        raise GradPivotError(
+            f"the model {name} has lazy layers; run it once on an example before you return it"
+        )
+    has_own = any(isinstance(module, Pixels) for module in model.modules())
+    if has_own and chosen and name not in _BUILT_IN:
+        raise GradPivotError(
+            f"the model {name} has a Pixels of its own, so another normalisation does not reach it; set it there"
+        )
+    if has_own or images is None or not images.need_pixels:
+        return model
+    return OnPixels(images.pixels(), model)
+
+
+def _known(name: str, images: Images | None) -> Images:
+    if images is None:
+        raise GradPivotError(
+            f"the model {name} must know the images' channels, size and classes, and the problem does not say; set "
+            f"images=Images(…) in the Problem, or use {_OWN}"
+        )
+    return images
+
+
+def _built_in(name: str, images: Images) -> Callable[[], Any]:
+    module, _, function = _BUILT_IN[name].partition(":")
+    make = getattr(importlib.import_module(module), function)
+    if name == "cnn":
+        return partial(make, channels=images.channels, size=images.size, classes=images.classes)
+    return lambda: make(images.classes, images.pixels(), channels=images.channels)
+
+
+def _own(name: str) -> Callable[[], Any]:
+    from torch import nn
+
+    path, _, function = name.partition(":")
+    module = _imported(path)
+    try:
+        found = attrgetter(function)(module)
+    except AttributeError:
+        near = difflib.get_close_matches(function, dir(module), 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise GradPivotError(f"the module {path} has no {function!r}{hint}") from None
+    if isinstance(found, nn.Module):
+        raise GradPivotError(
+            f"{name} is a model already, and retraining needs a new one each time; name {_OWN}, and give trained "
+            f"weights with --weights"
+        )
+    if not callable(found):
+        raise GradPivotError(f"{name} is a {type(found).__name__}; name {_OWN}")
+    return found  # type: ignore[no-any-return]
+
+
+def _imported(path: str) -> Any:
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{path}.".startswith(f"{error.name}."):
+            raise GradPivotError(
+                f"there is no module {error.name!r}; modules are looked for in the current folder and among what is "
+                f"installed"
+            ) from None
+        raise GradPivotError(f"importing {path} failed: {_told(error)}") from error
+    # A script that parses its arguments or ends itself on import ends only the import.
+    except (Exception, SystemExit) as error:
+        raise GradPivotError(f"importing {path} failed: {_told(error)}") from error
+
+
+def _library(name: str) -> Any:
+    """A package that is not among our dependencies."""
+    import torch
+
+    top = name.partition(".")[0]
+    try:
+        importlib.import_module(top)
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == top:
+            raise GradPivotError(f"{top} is not installed; pip install {top}") from None
+        raise GradPivotError(f"{name} cannot be imported: {_told(error)}") from error
+    except Exception as error:
+        # torchvision's operators are compiled for one torch: with another, "operator torchvision::nms does not exist".
+        raise GradPivotError(
+            f"{name} cannot be imported ({_told(error)}); install the version that belongs to torch {torch.__version__}"
+        ) from error
+
+
+def _timm(name: str, images: Images) -> Callable[[], Any]:
+    timm = _library("timm")
+    # A tag after the dot names weights, which are not fetched here.
+    _refuse_unknown("timm", name.partition(".")[0], timm.list_models())
+    return partial(
+        timm.create_model, name, pretrained=False, num_classes=images.classes, in_chans=images.channels
+    )
+
+
+def _torchvision(name: str, images: Images) -> Callable[[], Any]:
+    models = _library("torchvision.models")
+    # Of this module: those of the ones below it detect and segment.
+    _refuse_unknown("torchvision", name, models.list_models(module=models))
+    if images.channels != 3:
+        raise GradPivotError(
+            f"torchvision's models take 3 channels, and the images have {images.channels}; use timm:NAME or {_OWN}"
+        )
+    return partial(models.get_model, name, weights=None, num_classes=images.classes)
+
+
+def _refuse_unknown(library: str, name: str, known: list[str]) -> None:
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise GradPivotError(f"{library} has no model {name!r}{hint}")
+
+
+_LIBRARIES: dict[str, Callable[[str, Images], Callable[[], Any]]] = {
+    "timm": _timm,
+    "torchvision": _torchvision,
+}
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
