@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -451,6 +452,24 @@ def shards_refused(folder: Path) -> Any:
     unsummed = DTensor.from_local(torch.ones(2), parameters[0].device_mesh, [Partial()])
     found["partial"] = message(lambda: local([unsummed]))
     return found
+
+
+@check
+def documented(folder: Path) -> Any:
+    """The Python of docs/parallel.md as it stands, in a group that is there already."""
+    page = (Path(__file__).parents[1] / "docs" / "parallel.md").read_text(encoding="utf-8")
+    api, sharded = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    rank = dist.get_rank()
+    mine = [tuple(t[4 * rank : 4 * rank + 4] for t in batch) for batch in batches()]
+    first = {"model": mlp(), "split": split()}
+    second = {"model": uneven(), "batches": mine, "torch": torch}
+    joined, dist.init_process_group = dist.init_process_group, lambda backend: None
+    try:
+        exec(api, first)
+        exec(sharded, second)
+    finally:
+        dist.init_process_group = joined
+    return {"scores": first["result"].scores.to_dict(), "step": second["step"].to_dict()}
 
 
 def main() -> None:

@@ -231,6 +231,14 @@ def test_processes_of_a_group_can_work_alone(found):
         assert f["alone"]["processes"] == 1
 
 
+def test_the_documented_code_runs(found):
+    one = unlearn(replicas.mlp(), replicas.split(), CUP(gamma=0.5, epochs=1))
+    for f in found:
+        assert f["documented"]["scores"] == pytest.approx(one.scores.to_dict(), abs=1e-9)
+        assert f["documented"]["step"]["case"] == "pivot"
+    assert found[0]["documented"] == found[1]["documented"]
+
+
 def test_one_process_is_a_group_of_itself():
     single = Replicas()
     assert single == Replicas.current()
