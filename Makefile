@@ -47,6 +47,7 @@ bench: $(VENV)/dev      ## Measure ratios: pivot step, TorchJD, membership attac
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/membership.py
 	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/parallel.py
 
 docs: $(VENV)/docs      ## Build docs/_build/html
 	$(BIN)/python -m gradpivot.report.explain docs/figures

@@ -14,8 +14,9 @@ from gradpivot.evaluate.scores import Scores
 from gradpivot.frontier.frontier import Point
 from gradpivot.frontier.record import Record
 
-# A problem to sweep, for tests/sweep and tests/cli; data sets to get, for tests/data and tests/cli.
-pytest_plugins = ["lab", "made_data"]
+# A problem to sweep, for tests/sweep and tests/cli; data sets to get, for tests/data and tests/cli; two real processes,
+# for tests/test_parallel.py and tests/test_sharding.py.
+pytest_plugins = ["lab", "made_data", "replicas"]
 
 # CI must not fail on a new random example that nobody has seen; developers' runs go on exploring.
 settings.register_profile("ci", derandomize=True)

@@ -16,6 +16,7 @@ from gradpivot.frontier.frontier import Frontier, Point
 from gradpivot.loop import Progress
 from gradpivot.methods.cup import CUP
 from gradpivot.methods.method import Method
+from gradpivot.parallel import Replicas
 from gradpivot.run import Result, run_method
 from gradpivot.tasks.classification import Classification
 
@@ -44,6 +45,7 @@ def unlearn(
     checkpoint: str | Path | None = None,
     precision: str = "float32",
     compile: bool = False,
+    replicas: Replicas | None = None,
 ) -> Result:
     """Make a copy of ``model`` forget, and score it.
 
@@ -60,6 +62,8 @@ def unlearn(
         precision: ``float32``, or ``bfloat16`` or ``float16`` for autocast around the losses; weights, Gram matrices
             and scores are computed as ever.
         compile: Let ``torch.compile`` make the losses' code.
+        replicas: The processes that do it together; all of the process group if there is one, and every one of them
+            must then call this. ``Replicas()`` for this process alone.
 
     Returns:
         The new model, its scores, history and provenance. A run that goes to NaN comes back with ``diverged`` set and
@@ -83,6 +87,7 @@ def unlearn(
             checkpoint=checkpoint,
             precision=precision,
             compile=compile,
+            replicas=replicas,
         )
 
 
@@ -214,7 +219,7 @@ def _progress(wanted: bool | Progress, title: str) -> Iterator[Progress | None]:
     if not isinstance(wanted, bool):
         yield wanted
         return
-    if not wanted:
+    if not wanted or not Replicas.current().is_first:
         yield None
         return
     from gradpivot.progress import bar

@@ -17,9 +17,18 @@ from torch import Tensor
 
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.geometry.combination import combine
-from gradpivot.geometry.gramian import Gram, gram_of
+from gradpivot.geometry.gramian import Gram
 from gradpivot.geometry.pivot import Case, PivotWeighting, case_of, check_gamma
 from gradpivot.geometry.weighting import Weighting, Weights
+from gradpivot.sharding import (
+    anywhere,
+    gram_over_shards,
+    is_sharded,
+    local,
+    refuse_partly_sharded,
+    refusing_gathered,
+    shaped_like_shard,
+)
 
 __all__ = ["Pivot", "PivotStep", "gradient_of"]
 
@@ -147,8 +156,8 @@ class Pivot:
         written to ``.grad``.
         """
         wanted = _trainable(parameters)
-        forget = gradient_of(_scaled(forget_loss, scaler), wanted)
-        retain = gradient_of(_scaled(retain_loss, scaler), wanted)
+        forget = local(gradient_of(_scaled(forget_loss, scaler), wanted))
+        retain = local(gradient_of(_scaled(retain_loss, scaler), wanted))
         self._accumulated = self._with_accumulated(forget, retain)
 
     def backward(
@@ -187,12 +196,12 @@ class Pivot:
         if not add:
             _refuse_existing(wanted)
         gamma = self._current_gamma()
-        forget = gradient_of(_scaled(forget_loss, scaler), wanted)
-        retain = gradient_of(_scaled(retain_loss, scaler), wanted)
+        forget = local(gradient_of(_scaled(forget_loss, scaler), wanted))
+        retain = local(gradient_of(_scaled(retain_loss, scaler), wanted))
         forget, retain = self._with_accumulated(forget, retain)
         self._accumulated = None
         if mask is not None:
-            masks = trainable_masks(mask, parameters)
+            masks = local(trainable_masks(mask, parameters))
             apply_mask(forget, masks)
             apply_mask(retain, masks)
         step = self._write(wanted, forget, retain, gamma, scaler.get_scale() if scaler else 1.0, scaler)
@@ -224,7 +233,7 @@ class Pivot:
         scale: float,
         scaler: Scaler | None,
     ) -> PivotStep:
-        scaled = gram_of(forget, retain)
+        scaled = gram_over_shards(parameters, forget, retain)
         if not scaled.is_finite:
             if scaler is None:
                 raise NonFiniteError(
@@ -240,6 +249,7 @@ class Pivot:
             )
         for parameter, gradient in zip(parameters, combine(forget, retain, weights, gram), strict=True):
             if gradient is not None:
+                gradient = shaped_like_shard(gradient, parameter)
                 parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
         return describe(gram, weights, norm, gamma)
 
@@ -250,7 +260,7 @@ class Pivot:
         for parameter, f, r in zip(parameters, forget, retain, strict=True):
             present = [g for g in (f, r) if g is not None]
             if present:
-                parameter.grad = sum(present[1:], start=present[0])
+                parameter.grad = shaped_like_shard(sum(present[1:], start=present[0]), parameter)
         nan = math.nan
         return PivotStep(
             gamma=gamma, cosine=nan, phi=nan, forget_weight=nan, retain_weight=nan, forget_norm=nan,
@@ -263,7 +273,7 @@ def gradient_of(loss: Loss, parameters: Sequence[Tensor]) -> Gradient:
 
     Args:
         loss: A scalar tensor or a function that returns one.
-        parameters: Tensors that require gradients.
+        parameters: Tensors that require gradients. If they are sharded, all that the loss reaches.
 
     Raises:
         GradPivotError: if the loss is no scalar, reaches no parameter, or its graph is already used up.
@@ -291,11 +301,14 @@ def _accumulated_gradient(loss: Tensor, parameters: Sequence[Tensor]) -> Gradien
     What :func:`torch.autograd.grad` returns may be an expanded tensor or one that several parameters share, and
     writing into it would corrupt the others; what lands in ``.grad`` is always the parameter's own memory.
     """
+    # The weights in a sharded model's graph are gathered copies: naming the shards as inputs would find nothing.
+    inputs = None if refuse_partly_sharded(parameters) else list(parameters)
     existing = [p.grad for p in parameters]
     for parameter in parameters:
         parameter.grad = None
     try:
-        loss.backward(inputs=list(parameters))  # type: ignore[no-untyped-call]
+        with refusing_gathered(parameters):
+            loss.backward(inputs=inputs)  # type: ignore[no-untyped-call]
         return [p.grad for p in parameters]
     except RuntimeError as error:
         if "second time" not in str(error):
@@ -379,6 +392,10 @@ def trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor])
             raise GradPivotError(
                 f"a mask has the shape {tuple(m.shape)}, its parameter {tuple(p.shape)}; they must be equal"
             )
+        if m is not None and is_sharded(m) != is_sharded(p):
+            raise GradPivotError(
+                "a mask must be sharded as its parameter is: distribute_tensor(mask, p.device_mesh, p.placements)"
+            )
     return [m for m, p in zip(masks, parameters, strict=True) if p.requires_grad]
 
 
@@ -391,7 +408,8 @@ def apply_mask(gradients: Gradient, masks: Sequence[Tensor | None]) -> None:
 
 def _refuse_existing(parameters: Sequence[Tensor]) -> None:
     # Zeros are what zero_grad(set_to_none=False) leaves behind: nothing is lost by replacing them.
-    if any(p.grad is not None and bool(p.grad.count_nonzero()) for p in parameters):
+    existing = local([p.grad for p in parameters if p.grad is not None])
+    if existing and anywhere(parameters, any(g is not None and bool(g.count_nonzero()) for g in existing)):
         raise GradPivotError(
             "a parameter has a gradient already; call optimizer.zero_grad() first, or pass add=True"
         )

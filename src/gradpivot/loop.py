@@ -22,17 +22,25 @@ from torch import Tensor, nn
 from gradpivot.backward import Gradient, apply_mask, describe, limited, trainable_masks
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.data.loader import Loader
-from gradpivot.data.order import batch_count, cut, default_batch_size, paired_order, shuffled
+from gradpivot.data.order import (
+    batch_count,
+    cut,
+    default_batch_size,
+    paired_order,
+    shuffled,
+    smallest_batch,
+)
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.geometry.combination import combine
 from gradpivot.geometry.gramian import Gram, gram_of
 from gradpivot.geometry.weighting import Weights
 from gradpivot.initialisation import reinitialise
 from gradpivot.motion import Descending, Move
-from gradpivot.normalisation import apply_policy, recalibrate
+from gradpivot.normalisation import apply_policy, has_batch_statistics, recalibrate, running_statistics
 from gradpivot.optimizers import Recipe
+from gradpivot.parallel import Part, Replicas, Side
 from gradpivot.precision import Passes
-from gradpivot.randomness import derive, isolated, reseed
+from gradpivot.randomness import derive, drawing_for, isolated, reseed
 from gradpivot.saliency import saliency_mask
 
 if TYPE_CHECKING:
@@ -85,7 +93,7 @@ class PairedBatch:
     progress: float
     """How much of the run is done, from 0 at the first step to 1 at the last."""
     forget_indices: np.ndarray
-    """Which training samples the forget batch holds, in its order."""
+    """Which training samples the forget batch holds, in its order; of several processes, this one's part."""
 
 
 @dataclass
@@ -122,6 +130,8 @@ class Loop:
         checkpoint_seconds: How often to write it.
         precision: The number format of the losses' passes, one of :data:`gradpivot.precision.PRECISIONS`.
         compile: Whether ``torch.compile`` makes their code.
+        replicas: The processes that run the method together, each on its part of every batch: those of the process
+            group if there is one, else this one alone.
     """
 
     seed: int = 0
@@ -132,6 +142,7 @@ class Loop:
     checkpoint_seconds: float = 10.0
     precision: str = "float32"
     compile: bool = False
+    replicas: Replicas = field(default_factory=Replicas.current)
     _history: list[dict[str, Any]] = field(default_factory=list, init=False)
     _step: int = field(default=0, init=False)
     _descent: Descending | None = field(default=None, init=False)
@@ -139,6 +150,8 @@ class Loop:
     _keeper: Checkpoint | None = field(default=None, init=False)
     _mask: list[Tensor | None] | None = field(default=None, init=False)
     _passes: Passes = field(default_factory=Passes, init=False)
+    _parts: tuple[Part, Part] = field(default=(Part(0, 1, 1), Part(0, 1, 1)), init=False)
+    _statistics: list[Tensor] = field(default_factory=list, init=False)
 
     def run(
         self, method: RunnableMethod, model: nn.Module, task: Task, split: ForgetSplit, *, key: str = ""
@@ -152,6 +165,7 @@ class Loop:
             split: What to forget.
             key: Identifies the run in its checkpoint, so that another run's is never resumed.
         """
+        self.replicas.agree("runs", (key, self.seed, self.checkpoint is not None))
         working = copy.deepcopy(model)
         modes = [module.training for module in model.modules()]
         self._history, self._step = [], 0
@@ -170,6 +184,7 @@ class Loop:
             module.training = training
         working.zero_grad(set_to_none=True)
         self._passes.release()
+        self.replicas.same_weights(working)
         return Outcome(model=working, history=_columns(self._history), seconds=seconds, diverged=diverged)
 
     def undo_last_step(self) -> None:
@@ -185,18 +200,21 @@ class Loop:
         total = per_epoch * recipe.epochs
         loader = Loader(split.train, _device_of(model), self.seed, self.workers)
         self._mask_if_asked(model, task, split, recipe, loader, size)
-        self._begin(model, recipe, total)
+        smallest = min(smallest_batch(len(split.forget_indices), size), recipe.retain_batch_size or size)
+        self._begin(model, recipe, total, smallest)
         for epoch in range(self._step // per_epoch, recipe.epochs):
             skip = self._step - epoch * per_epoch
             forget, retain = paired_order(
                 split.forget_indices, split.retain_indices, size, self.seed, epoch, recipe.retain_batch_size
             )
-            forget, retain = forget[skip:], retain[skip:]
+            forget_parts, forget = self._divided(forget[skip:])
+            retain_parts, retain = self._divided(retain[skip:])
             sides = (loader.batches(side, epoch, recipe.augment) for side in (forget, retain))
-            for indices, f, r in zip(forget, *sides, strict=True):
+            parts = zip(forget_parts, retain_parts, strict=True)
+            for self._parts, indices, f, r in zip(parts, forget, *sides, strict=True):
                 reseed(derive(self.seed, "step", self._step))
                 yield PairedBatch(f, r, self._step / max(total - 1, 1), indices)
-                self._advance(total)
+                self._advance(total, model)
         self._recalibrate_if_asked(model, task, split.retain_indices, recipe, loader, size)
 
     def sequential_batches(
@@ -210,15 +228,21 @@ class Loop:
         total = per_epoch * recipe.epochs
         loader = Loader(split.train, _device_of(model), self.seed, self.workers)
         self._mask_if_asked(model, task, split, recipe, loader, size)
-        self._begin(model, recipe, total)
+        smallest = min(
+            smallest_batch(len(split.forget_indices), size),
+            smallest_batch(len(split.retain_indices), retain_size),
+        )
+        self._begin(model, recipe, total, smallest)
         for epoch in range(self._step // per_epoch, recipe.epochs):
             order = cut(shuffled(split.forget_indices, self.seed, "forget", epoch), size)
             order += cut(shuffled(split.retain_indices, self.seed, "retain", epoch), retain_size)
-            for data in loader.batches(order[self._step - epoch * per_epoch :], epoch, recipe.augment):
+            parts, order = self._divided(order[self._step - epoch * per_epoch :])
+            for part, data in zip(parts, loader.batches(order, epoch, recipe.augment), strict=True):
+                self._parts = part, part
                 reseed(derive(self.seed, "step", self._step))
                 forgets = self._step - epoch * per_epoch < forgetting
                 yield Batch(data, self._step / max(total - 1, 1), forgets)
-                self._advance(total)
+                self._advance(total, model)
         self._recalibrate_if_asked(model, task, split.retain_indices, recipe, loader, size)
 
     def batches(
@@ -229,14 +253,16 @@ class Loop:
         per_epoch = batch_count(len(indices), size)
         total = per_epoch * recipe.epochs
         loader = Loader(dataset, _device_of(model), self.seed, self.workers)
-        self._begin(model, recipe, total)
+        self._begin(model, recipe, total, smallest_batch(len(indices), size))
         for epoch in range(self._step // per_epoch, recipe.epochs):
             order = cut(shuffled(indices, self.seed, "train", epoch), size)
-            for data in loader.batches(order[self._step - epoch * per_epoch :], epoch, recipe.augment):
+            parts, order = self._divided(order[self._step - epoch * per_epoch :])
+            for part, data in zip(parts, loader.batches(order, epoch, recipe.augment), strict=True):
+                self._parts = part, part
                 reseed(derive(self.seed, "step", self._step))
                 ends = self._step + 1 == (epoch + 1) * per_epoch
                 yield Batch(data, self._step / max(total - 1, 1), ends_epoch=ends)
-                self._advance(total)
+                self._advance(total, model)
         self._recalibrate_if_asked(model, task, indices, recipe, loader, size)
 
     def restrict(self, model: nn.Module, mask: Sequence[Tensor | None]) -> None:
@@ -260,7 +286,8 @@ class Loop:
     ) -> Iterator[tuple[np.ndarray, Any]]:
         """(Indices, batch) of some samples in their order with the model in eval mode, for what a method prepares.
 
-        No step is counted. Samples are not augmented; a dataset that draws its own shows those of the first epoch.
+        No step is counted. Samples are not augmented; a dataset that draws its own shows those of the first epoch. Each
+        of several processes gets all samples: what it prepares is then equal in all.
         """
         model.eval()
         loader = Loader(dataset, _device_of(model), self.seed, self.workers)
@@ -277,12 +304,18 @@ class Loop:
     ) -> Gradients:
         """The gradients of one or both losses, each from a forward pass of its own.
 
+        A loss is the mean over its batch. Of several processes each takes the mean over its part; what comes back is
+        the gradient of the mean over the whole batch, the same in all of them.
+
         Raises:
             Diverged: if a loss or gradient is not finite; the last good weights are back in place then.
         """
         parameters = self._running.parameters
-        f, forget_loss = _loss_and_gradient(forget, parameters, self._passes)
-        r, retain_loss = _loss_and_gradient(retain, parameters, self._passes)
+        sides = [
+            self._side(name, loss, part, parameters)
+            for name, loss, part in zip(("forget", "retain"), (forget, retain), self._parts, strict=True)
+        ]
+        (f, forget_loss), (r, retain_loss) = self.replicas.mean_gradients(parameters, sides, self._statistics)
         if self._mask is not None:
             apply_mask(f, self._mask)
             apply_mask(r, self._mask)
@@ -309,13 +342,17 @@ class Loop:
         Raises:
             Diverged: if a loss or gradient is not finite.
         """
-        sides = (split.forget_indices, forget), (split.retain_indices, retain)
-        self._move = Move(model, sum(batch_count(len(indices), batch_size) for indices, _ in sides) + 1)
+        passes = [
+            (indices[slice(*self.replicas.part(len(indices))[:2])], len(indices), loss)
+            for indices, loss in ((split.forget_indices, forget), (split.retain_indices, retain))
+        ]
+        self._move = Move(model, sum(batch_count(len(mine), batch_size) for mine, _, _ in passes) + 1)
         self._report_move()
-        (f, forget_loss), (r, retain_loss) = (
-            self._mean_over(self.pass_over(model, split.train, indices, batch_size), len(indices), loss)
-            for indices, loss in sides
-        )
+        sides = [
+            partial(self._mean_over, self.pass_over(model, split.train, mine, batch_size), samples, loss)
+            for mine, samples, loss in passes
+        ]
+        (f, forget_loss), (r, retain_loss) = self.replicas.mean_gradients(self._move.parameters, sides)
         return self._guarded(Gradients(f, r, gram_of(f, r), forget_loss, retain_loss))
 
     def move(self, update: Sequence[Tensor], gradients: Gradients, weights: Weights) -> None:
@@ -373,8 +410,12 @@ class Loop:
         self._history.append(row)
 
     def record(self, **columns: float | None) -> None:
-        """Add columns of a method's own to the step just made; give the same ones at every step."""
-        self._history[-1] |= columns
+        """Add columns of a method's own to the step just made; give the same ones at every step.
+
+        They are means over the forget batch, or the same for every sample: of several processes' numbers the mean is
+        recorded, weighted by how much of that batch each has.
+        """
+        self._history[-1] |= self.replicas.mean(columns, self._parts[0].share)
 
     def recorded(self, column: str) -> list[Any]:
         """What the history has under ``column`` so far, one entry a step."""
@@ -431,22 +472,63 @@ class Loop:
             order = shuffled(indices, self.seed, "recalibrate")[:2048]
             recalibrate(model, loader.batches(cut(order, max(size, 64)), -1), task.retain_loss)
 
-    def _begin(self, model: nn.Module, recipe: Recipe, total: int) -> None:
+    def _begin(self, model: nn.Module, recipe: Recipe, total: int, smallest: int) -> None:
         apply_policy(model, recipe.batchnorm)
+        self._refuse_single_samples(model, smallest)
+        self._statistics = running_statistics(model)
         self._descent = Descending(model, recipe, total)
-        if self._keeper and (state := self._keeper.load()):
+        if self._keeper and (state := self.replicas.from_first(self._keeper.load)):
             self._descent.load_state_dict(state["descent"])
             self._history, self._step = state["history"], state["step"]
             self._passes.load_state_dict(state["passes"])
-        if self.progress:
+        self._report(total)
+
+    def _advance(self, total: int, model: nn.Module) -> None:
+        self._step += 1
+        self._report(total)
+        if self._keeper and self.replicas.is_first:
+            self._keeper.save_if_due(self._state)
+        # Replicas that drift apart do so from the first step; told there, it has cost nothing yet.
+        if len(self._history) == 1:
+            self.replicas.same_weights(model)
+
+    def _report(self, total: int) -> None:
+        if self.progress and self.replicas.is_first:
             self.progress(self._step, total)
 
-    def _advance(self, total: int) -> None:
-        self._step += 1
-        if self.progress:
-            self.progress(self._step, total)
-        if self._keeper:
-            self._keeper.save_if_due(self._state)
+    def _divided(self, order: Sequence[np.ndarray]) -> tuple[list[Part], list[np.ndarray]]:
+        """Which part of each batch is this process's, and its samples."""
+        return [self.replicas.part(len(b)) for b in order], [self.replicas.take(b) for b in order]
+
+    def _refuse_single_samples(self, model: nn.Module, smallest: int) -> None:
+        """Raise, in all processes alike, if BatchNorm in train mode would see a part of fewer than two samples."""
+        several = self.replicas.size > 1
+        if several and has_batch_statistics(model) and smallest < 2 * self.replicas.size:
+            raise GradPivotError(
+                f"the smallest batch has {smallest} samples, and BatchNorm in train mode needs two in each of the "
+                f"{self.replicas.size} processes; use batchnorm='frozen', another batch_size, or fewer processes"
+            )
+
+    def _side(
+        self, name: str, loss: Callable[[], Tensor] | None, part: Part, parameters: Sequence[Tensor]
+    ) -> Side | None:
+        """How to compute this process's share of a gradient."""
+        if loss is None:
+            return None
+        if self.replicas.size == 1:
+            return partial(_loss_and_gradient, loss, parameters, self._passes)
+        return partial(self._share_of, name, loss, part, parameters)
+
+    def _share_of(
+        self, name: str, loss: Callable[[], Tensor], part: Part, parameters: Sequence[Tensor]
+    ) -> tuple[Gradient, float | None]:
+        """Inside the loss every process draws its own numbers (dropout); outside it all draw the same."""
+        if part.share == 0:
+            return [None] * len(parameters), 0.0
+        step = (self.seed, "step", self._step) if name == "forget" else (self.seed, "step", self._step, name)
+        own = derive(self.seed, "step", self._step, name, "process", self.replicas.rank)
+        with isolated(own), drawing_for(*part, derive(*step)):
+            return _loss_and_gradient(loss, parameters, self._passes, part.share)
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -471,7 +553,6 @@ class Loop:
         total, mean = [torch.zeros_like(p, requires_grad=False) for p in self._move.parameters], 0.0
         for indices, batch in batches:
             gradient, value = _loss_and_gradient(partial(loss, batch), self._move.parameters, self._passes)
-            assert value is not None
             share = len(indices) / samples
             mean += share * value
             for t, g in zip(total, gradient, strict=True):
@@ -482,7 +563,7 @@ class Loop:
 
     def _report_move(self) -> None:
         assert self._move is not None
-        if self.progress:
+        if self.progress and self.replicas.is_first:
             self.progress(self._move.done, self._move.total)
         self._move.done += 1
 
@@ -492,12 +573,14 @@ class Loop:
 
 
 def _loss_and_gradient(
-    loss: Callable[[], Tensor] | None, parameters: Sequence[Tensor], passes: Passes
-) -> tuple[Gradient, float | None]:
-    if loss is None:
-        return [None] * len(parameters), None
+    loss: Callable[[], Tensor], parameters: Sequence[Tensor], passes: Passes, share: float = 1.0
+) -> tuple[Gradient, float]:
+    """A loss and its gradient, both times ``share``.
+
+    Scaled before the backward pass: where that itself exchanges gradients (SyncBatchNorm), they must be scaled already.
+    """
     try:
-        return passes.loss_and_gradient(loss, parameters)
+        return passes.loss_and_gradient(loss if share == 1 else lambda: loss() * share, parameters)
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise

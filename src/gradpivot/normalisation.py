@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-__all__ = ["POLICIES", "apply_policy", "recalibrate"]
+__all__ = ["POLICIES", "apply_policy", "has_batch_statistics", "recalibrate", "running_statistics"]
 
 POLICIES = ("frozen", "train", "recalibrate")
 """``frozen``: running statistics are used and kept. ``train``: the usual train mode, as in the literature.
@@ -47,6 +47,22 @@ def recalibrate(model: nn.Module, batches: Iterable[Any], forward: Callable[[nn.
         layer.momentum = momentum
     for module, training in zip(model.modules(), was_training, strict=True):
         module.training = training
+
+
+def running_statistics(model: nn.Module) -> list[Tensor]:
+    """The running means and variances that a forward pass in the present modes would change."""
+    return [
+        buffer
+        for module in model.modules()
+        if isinstance(module, _NormBase) and module.training and module.track_running_stats
+        for buffer in module.buffers(recurse=False)
+        if buffer.is_floating_point()
+    ]
+
+
+def has_batch_statistics(model: nn.Module) -> bool:
+    """Whether a sample's output depends on the others of its batch, by BatchNorm in train mode."""
+    return any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
 
 
 def _layers(model: nn.Module) -> list[_BatchNorm]:

@@ -53,12 +53,14 @@ def _random_label(logits: Tensor, targets: Tensor) -> Tensor:
     """CE(x, ỹ) with ỹ uniform over all k classes, the true one included (Golatkar et al., 2020; Graves et al., 2021).
 
     The labels are drawn anew at each call from torch's generator. The Loop seeds that for every step, and a sample is
-    visited once an epoch: it has a new label in each epoch, and a resumed run draws the same ones.
+    visited once an epoch: it has a new label in each epoch, and a resumed run draws the same ones. Several processes
+    draw for the whole batch, and each takes the labels of its part.
     """
-    import torch
     from torch.nn.functional import cross_entropy
 
-    return cross_entropy(logits, torch.randint(logits.shape[1], targets.shape, device=logits.device))
+    from gradpivot.randomness import draw_labels
+
+    return cross_entropy(logits, draw_labels(logits.shape[1], len(targets), logits.device))
 
 
 _OBJECTIVES = {

@@ -10,11 +10,14 @@ import hashlib
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 import torch
 
-__all__ = ["derive", "isolated", "reseed"]
+from gradpivot.errors import GradPivotError
+
+__all__ = ["derive", "draw_labels", "drawing_for", "isolated", "reseed"]
 
 
 def derive(seed: int, *position: int | str) -> int:
@@ -37,7 +40,7 @@ def reseed(seed: int) -> None:
 def isolated(seed: int | None = None) -> Iterator[None]:
     """Run a block on forked generators; the caller's torch, NumPy and ``random`` states come back after it."""
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - see reseed
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=_devices()):
         try:
             if seed is not None:
                 reseed(seed)
@@ -45,3 +48,53 @@ def isolated(seed: int | None = None) -> Iterator[None]:
         finally:
             random.setstate(python_state)
             np.random.set_state(numpy_state)  # noqa: NPY002 - see reseed
+
+
+def _devices() -> list[int] | None:
+    """The GPUs whose generators may be used: this process's own among several processes, else all."""
+    if torch.cuda.is_initialized() and torch.distributed.is_initialized():  # type: ignore[no-untyped-call]
+        return [torch.cuda.current_device()]
+    return None
+
+
+class _Draws:
+    """Draws for a whole batch of which one process has a part."""
+
+    def __init__(self, start: int, stop: int, total: int, seed: int) -> None:
+        self._start, self._stop, self._total, self._seed = start, stop, total, seed
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def labels(self, classes: int, count: int, device: torch.device) -> torch.Tensor:
+        if count != self._stop - self._start:
+            raise GradPivotError(
+                f"random labels for {count} samples are asked for, and this process has {self._stop - self._start} of "
+                f"the batch's {self._total}; run this loss in one process"
+            )
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device).manual_seed(self._seed)
+        drawn = torch.randint(classes, (self._total,), generator=self._generators[device], device=device)
+        return drawn[self._start : self._stop]
+
+
+_draws: ContextVar[_Draws | None] = ContextVar("draws", default=None)
+
+
+@contextmanager
+def drawing_for(start: int, stop: int, total: int, seed: int) -> Iterator[None]:
+    """In the block labels are drawn for all ``total`` samples of a batch under ``seed``, and those of a part taken.
+
+    So several processes together draw what one would.
+    """
+    token = _draws.set(_Draws(start, stop, total, seed))
+    try:
+        yield
+    finally:
+        _draws.reset(token)
+
+
+def draw_labels(classes: int, count: int, device: torch.device) -> torch.Tensor:
+    """``count`` labels, uniform over the classes: from torch's generator, or see :func:`drawing_for`."""
+    draws = _draws.get()
+    if draws is None:
+        return torch.randint(classes, (count,), device=device)
+    return draws.labels(classes, count, device)

@@ -20,7 +20,9 @@ from gradpivot.evaluate.scores import Scores
 from gradpivot.frontier.frontier import Point
 from gradpivot.loop import Loop, Outcome, Progress
 from gradpivot.methods.method import Method
+from gradpivot.parallel import Replicas
 from gradpivot.provenance import environment
+from gradpivot.sharding import is_sharded
 from gradpivot.tasks.classification import Classification
 
 if TYPE_CHECKING:
@@ -111,6 +113,7 @@ def run_method(
     retain_scored: int | None = None,
     precision: str = "float32",
     compile: bool = False,
+    replicas: Replicas | None = None,
 ) -> Result:
     """Run one method and score what comes out; see :func:`gradpivot.unlearn` for the arguments.
 
@@ -123,6 +126,7 @@ def run_method(
         raise GradPivotError(f"the seed is {seed!r}; give a whole number")
     task = task or Classification()
     key = run_key(split, method, seed, model, precision=precision, compile=compile)
+    replicas = replicas or Replicas.current()
     path = Path(checkpoint) if checkpoint is not None else None
     loop = Loop(
         seed=seed,
@@ -133,6 +137,7 @@ def run_method(
         checkpoint_seconds=checkpoint_seconds,
         precision=precision,
         compile=compile,
+        replicas=replicas,
     )
     outcome = loop.run(method, model, task, split, key=key)
     unlearned = time.perf_counter()
@@ -140,7 +145,9 @@ def run_method(
         scores = (
             Scores.of_diverged()
             if outcome.diverged
-            else evaluate(outcome.model, split, task, workers=workers, retain_scored=retain_scored)
+            else evaluate(
+                outcome.model, split, task, workers=workers, retain_scored=retain_scored, replicas=replicas
+            )
         )
     except NonFiniteError:
         # The last step went too far, and no loss was taken after it: the scores are the first to see.
@@ -150,9 +157,11 @@ def run_method(
         outcome = replace(
             outcome, diverged={"step": last, "reason": "the outputs are not finite after the last step"}
         )
-    if path is not None and not keep_checkpoint:
+    if path is not None and replicas.is_first and not keep_checkpoint:
         path.unlink(missing_ok=True)
-    result = _result(outcome, scores, time.perf_counter() - unlearned, method, split, seed, model)
+    result = _result(
+        outcome, scores, time.perf_counter() - unlearned, method, split, seed, model, replicas.size
+    )
     result.provenance.update(precision=precision, compile=compile)
     return result
 
@@ -165,6 +174,7 @@ def _result(
     split: ForgetSplit,
     seed: int,
     original: nn.Module,
+    processes: int,
 ) -> Result:
     return Result(
         model=outcome.model,
@@ -179,7 +189,7 @@ def _result(
             "split": split.facts(),
             "method": method.to_dict(),
             "original_weights": weights_digest(original),
-            "environment": environment(str(next(original.parameters()).device)),
+            "environment": environment(str(next(original.parameters()).device)) | {"processes": processes},
         },
     )
 
@@ -187,7 +197,16 @@ def _result(
 def _check_model(model: nn.Module) -> None:
     if not isinstance(model, nn.Module):
         raise GradPivotError(f"the model is a {type(model).__name__}; give a trained torch.nn.Module")
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        raise GradPivotError(
+            "the model is wrapped in DistributedDataParallel; give model.module, unlearn() reduces itself"
+        )
     for name, parameter in model.named_parameters():
+        if is_sharded(parameter):
+            raise GradPivotError(
+                f"the weight {name} is sharded, and unlearn() copies whole models; give the model before fully_shard, "
+                f"or use Pivot in a loop of your own"
+            )
         if not math.isfinite(float(parameter.detach().double().sum())):
             raise GradPivotError(
                 f"the weight {name} holds NaN or infinity before unlearning; load a sound checkpoint"

@@ -40,6 +40,7 @@ from gradpivot.cli.inputs import (
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.parser import print_completion
 from gradpivot.errors import GradPivotError
+from gradpivot.torchrun import device_of_process, joined, launched
 
 if TYPE_CHECKING:
     from torch import nn
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.frontier.comparison import Comparison
     from gradpivot.frontier.frontier import Point
+    from gradpivot.parallel import Replicas
     from gradpivot.recipes.problem import Problem
 
 __all__ = ["DIVERGED", "run"]
@@ -128,37 +130,8 @@ def _(chosen: options.TrainOptions) -> int:
 
 @run.register
 def _(chosen: options.UnlearnOptions) -> int:
-    from gradpivot.run import run_method
-    from gradpivot.run_folder import refuse_used, write_run
-
-    refuse_file(chosen.out)
-    refuse_used(chosen.out, chosen.overwrite)
-    problem, split, model = prepare(chosen)
-    method = suited(chosen.method, problem)  # type: ignore[attr-defined]
-    checkpoint = chosen.out / "checkpoint.pt"
-    with terminating(), bar(method.title, wants_bars(chosen.json)) as report:
-        result = run_method(
-            model,
-            split,
-            method,
-            seed=chosen.seed,
-            task=problem.task,
-            factory=problem.model,
-            workers=chosen.workers,
-            progress=report,
-            checkpoint=checkpoint,
-            keep_checkpoint=True,
-            precision=chosen.precision,
-            compile=chosen.compile,
-        )
-    _keep_original(model, chosen)
-    write_run(chosen.out, _config(chosen, method), split, result)
-    checkpoint.unlink(missing_ok=True)
-    if chosen.json:
-        say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
-    else:
-        say_result(result, chosen.out)
-    return DIVERGED if result.diverged else 0
+    with joined() as replicas, nullcontext() if replicas.is_first else quiet():
+        return _unlearn(chosen, replicas)
 
 
 @run.register
@@ -454,6 +427,47 @@ def _(chosen: options.DataCheckOptions) -> int:
 def _(chosen: options.CompletionOptions) -> int:
     print_completion(chosen.shell)
     return 0
+
+
+def _unlearn(chosen: options.UnlearnOptions, replicas: Replicas) -> int:
+    """One run; of several processes all do it, and the first one writes and speaks."""
+    from gradpivot.run import run_method
+    from gradpivot.run_folder import refuse_used, write_run
+
+    refuse_file(chosen.out)
+    refuse_used(chosen.out, chosen.overwrite)
+    problem, split, model = prepare(chosen)
+    if launched():
+        model.to(device_of_process())
+    method = suited(chosen.method, problem)  # type: ignore[attr-defined]
+    checkpoint = chosen.out / "checkpoint.pt"
+    with terminating(), bar(method.title, wants_bars(chosen.json)) as report:
+        result = run_method(
+            model,
+            split,
+            method,
+            seed=chosen.seed,
+            task=problem.task,
+            factory=problem.model,
+            workers=chosen.workers,
+            progress=report,
+            checkpoint=checkpoint,
+            keep_checkpoint=True,
+            precision=chosen.precision,
+            compile=chosen.compile,
+            replicas=replicas,
+        )
+    status = DIVERGED if result.diverged else 0
+    if not replicas.is_first:
+        return status
+    _keep_original(model, chosen)
+    write_run(chosen.out, _config(chosen, method), split, result)
+    checkpoint.unlink(missing_ok=True)
+    if chosen.json:
+        say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
+    else:
+        say_result(result, chosen.out)
+    return status
 
 
 def _study(

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradpivot.torchrun import is_first
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -27,8 +29,8 @@ __all__ = [
 
 
 def wants_bars(as_json: bool) -> bool:
-    """Whether somebody watches: not in a pipe, a log or a script."""
-    return not as_json and sys.stderr.isatty()
+    """Whether somebody watches: not in a pipe, a log or a script, and only one of several processes."""
+    return not as_json and is_first() and sys.stderr.isatty()
 
 
 @contextmanager

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
 
 from gradpivot.errors import GradPivotError
+from gradpivot.torchrun import is_first, launched, let_others_speak, may_speak
 from gradpivot.version import __version__
 
 __all__ = ["main"]
@@ -27,17 +33,19 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     try:
         from gradpivot.cli.commands import run
-        from gradpivot.cli.parser import parse
 
-        return run(parse(words or ["--help"]))
+        return run(_parsed(words or ["--help"]))
     except KeyboardInterrupt as stopped:
+        if launched():
+            # torchrun passes Ctrl-C on once more, to processes that the terminal has told already.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         where = f" ({stopped})" if str(stopped) else ""
         return _say(
             f"interrupted{where}; finished runs and checkpoints are kept. Start the same command again to continue",
             INTERRUPTED,
         )
     except GradPivotError as error:
-        return _say(str(error), 1)
+        return _say(str(error), 1, of_others=type(error).__name__ == "LostProcessError")
     except BrokenPipeError:
         # The reader (head, less) has gone; nothing more can be said to it, and nothing is wrong.
         sys.stderr.close()
@@ -48,6 +56,28 @@ def main(words: Sequence[str] | None = None) -> int:
         return _say(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)
 
 
-def _say(message: str, status: int) -> int:
-    sys.stderr.write(f"gradpivot: {' '.join(message.split())}\n")
+def _parsed(words: list[str]) -> Any:
+    """The options; of several processes the first one tells what is wrong with them, or shows the help."""
+    from gradpivot.cli.options import UnlearnOptions
+    from gradpivot.cli.parser import parse
+
+    if is_first():
+        chosen = parse(words)
+    else:
+        with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+            try:
+                chosen = parse(words)
+            except SystemExit:
+                let_others_speak()
+                raise
+    if launched() and not isinstance(chosen, UnlearnOptions):
+        raise GradPivotError(f"{words[0]!r} runs in one process; torchrun is for 'unlearn'")
+    return chosen
+
+
+def _say(message: str, status: int, *, of_others: bool = False) -> int:
+    if may_speak(message, of_others=of_others):
+        sys.stderr.write(f"gradpivot: {' '.join(message.split())}\n")
+    else:
+        let_others_speak()
     return status

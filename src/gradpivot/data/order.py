@@ -9,7 +9,7 @@ import torch
 
 from gradpivot.randomness import derive
 
-__all__ = ["batch_count", "cut", "default_batch_size", "paired_order", "shuffled"]
+__all__ = ["batch_count", "cut", "default_batch_size", "paired_order", "shuffled", "smallest_batch"]
 
 
 def shuffled(indices: np.ndarray, seed: int, *position: int | str) -> np.ndarray:
@@ -23,6 +23,12 @@ def batch_count(samples: int, batch_size: int) -> int:
     """How many batches :func:`cut` makes."""
     count = -(-samples // batch_size)
     return count - 1 if batch_size > 1 and count > 1 and samples % batch_size == 1 else count
+
+
+def smallest_batch(samples: int, batch_size: int) -> int:
+    """How many samples the smallest batch that :func:`cut` makes has."""
+    rest = samples - batch_size * (batch_count(samples, batch_size) - 1)
+    return min(rest, batch_size) if rest < samples else samples
 
 
 def cut(indices: np.ndarray, batch_size: int) -> list[np.ndarray]:

@@ -13,6 +13,7 @@ from gradpivot.data.order import cut, shuffled
 from gradpivot.errors import NonFiniteError
 from gradpivot.evaluate.membership import membership_attack
 from gradpivot.evaluate.scores import Scores
+from gradpivot.parallel import Replicas
 from gradpivot.randomness import derive, isolated
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def evaluate(
     workers: int = 0,
     members_seed: int = 0,
     retain_scored: int | None = None,
+    replicas: Replicas | None = None,
 ) -> Scores:
     """Score a model on a split.
 
@@ -50,6 +52,7 @@ def evaluate(
         members_seed: Draws the members for the membership attack from the retain set.
         retain_scored: Score this many retain samples, the same random ones for every model; all of them if None. RA
             then has the interval of that many samples (:meth:`Scores.interval`).
+        replicas: The processes that share the passes; those of the process group if not given. All must call this.
 
     Returns:
         The scores. Members are as many retain samples as there are test samples in scope (fewer of both if
@@ -59,12 +62,13 @@ def evaluate(
         NonFiniteError: if the model's outputs are not finite.
     """
     training = [module.training for module in model.modules()]
+    shared: dict[str, Any] = {"workers": workers, "replicas": replicas}
     model.eval()
     try:
-        forget = predictions(model, split.train, split.forget_indices, task, workers=workers)
+        forget = predictions(model, split.train, split.forget_indices, task, **shared)
         kept = scored_part(split.retain_indices, retain_scored)
-        retain = predictions(model, split.train, kept, task, workers=workers)
-        test = predictions(model, split.test, split.test_indices, task, workers=workers)
+        retain = predictions(model, split.train, kept, task, **shared)
+        test = predictions(model, split.test, split.test_indices, task, **shared)
     finally:
         for module, mode in zip(model.modules(), training, strict=True):
             module.training = mode
@@ -99,18 +103,30 @@ def scored_part(indices: np.ndarray, count: int | None) -> np.ndarray:
 
 @torch.no_grad()
 def predictions(
-    model: nn.Module, dataset: Any, indices: np.ndarray, task: Task, *, workers: int = 0
+    model: nn.Module,
+    dataset: Any,
+    indices: np.ndarray,
+    task: Task,
+    *,
+    workers: int = 0,
+    replicas: Replicas | None = None,
 ) -> SetPredictions:
-    """True-label confidence and correctness of some samples, in the order of ``indices``."""
+    """True-label confidence and correctness of some samples, in the order of ``indices``.
+
+    Of several processes each takes some of the same batches that one would make, so the numbers do not change.
+    """
+    replicas = replicas or Replicas.current()
     device = next(model.parameters()).device
     loader = Loader(dataset, device, seed=0, workers=workers)
     confidence, correct = [], []
     with isolated(derive(0, "evaluate")):
-        for batch in loader.batches(cut(indices, _BATCH), epoch=-1):
+        order = cut(indices, _BATCH)
+        for batch in loader.batches(order[slice(*replicas.part(len(order))[:2])], epoch=-1):
             told = task.predict(model, batch)
             confidence.append(told.confidence.cpu().numpy())
             correct.append(told.correct.cpu().numpy())
-    joined = SetPredictions(np.concatenate(confidence), np.concatenate(correct))
+    sides = zip(*replicas.gather((confidence, correct)), strict=True)
+    joined = SetPredictions(*(np.concatenate([batch for own in side for batch in own]) for side in sides))
     if not np.isfinite(joined.confidence).all():
         raise NonFiniteError(
             "the model's outputs are not finite; its weights hold NaN or infinity, or its inputs do"

@@ -9,6 +9,7 @@ from torch import nn
 
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop, Progress
+from gradpivot.parallel import Replicas
 from gradpivot.tasks.classification import Classification
 from gradpivot.training import FitToAll
 from gradpivot.weights import load_weights, save_weights
@@ -37,7 +38,15 @@ def train_original(
     """
     if problem.original is not None:
         return problem.original().to(device).eval()
-    loop = Loop(seed=seed, factory=problem.model, progress=progress, precision=precision, compile=compile)
+    # Alone, also among several processes: with BatchNorm in train mode they would train another model together.
+    loop = Loop(
+        seed=seed,
+        factory=problem.model,
+        progress=progress,
+        precision=precision,
+        compile=compile,
+        replicas=Replicas(),
+    )
     outcome = loop.run(
         FitToAll(problem.training), problem.model().to(device), problem.task or Classification(), split
     )
