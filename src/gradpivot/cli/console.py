@@ -162,13 +162,9 @@ def recipes_table(recipes: Sequence[Recipe]) -> Table:
     """One line a recipe."""
     from rich.table import Table
 
-    from gradpivot.recipes.problem import list_problems
-
     table = Table("recipe", "what it compares", "problem", "runs", box=None, pad_edge=False)
     for recipe in recipes:
-        there = recipe.problem in list_problems() or ":" in recipe.problem
-        problem = recipe.problem if there else f"{recipe.problem} (bring your own)"
-        table.add_row(recipe.name, recipe.title, problem, f"{recipe.runs:,}")
+        table.add_row(recipe.name, recipe.title, recipe.problem, f"{recipe.runs:,}")
     return table
 
 

@@ -69,7 +69,11 @@ class Problem:
 
 _BUILT_IN = {
     "cifar10": "gradpivot.recipes.cifar10:cifar10",
+    "cifar10-small": "gradpivot.recipes.cifar10:cifar10_small",
     "digits": "gradpivot.recipes.digits:digits",
+    "fashion-mnist": "gradpivot.recipes.mnist:fashion_mnist",
+    "mnist": "gradpivot.recipes.mnist:mnist",
+    "svhn": "gradpivot.recipes.svhn:svhn",
     "toy": "gradpivot.recipes.toy:toy",
 }
 
