@@ -110,6 +110,18 @@ def test_one_that_cannot_be_got_does_not_stop_the_others(cifar, cache, server, m
     assert "5 of 6 could not be got: mnist, fashion-mnist, svhn, resnet18-cifar10, fid-inception" in told.err
 
 
+def test_a_download_shows_how_far_it_is(cifar, server, monkeypatch, capsys):
+    archive = tar(cifar_binary(cifar), "cifar-10-batches-bin/")
+    served(monkeypatch, "cifar10", server, {"cifar-10-binary.tar.gz": archive})
+    monkeypatch.setattr("gradpivot.cli.datasets.wants_bars", lambda as_json: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["data", "get", "cifar10"]) == 0
+    told = capsys.readouterr().err
+    assert "Getting cifar10" in told
+    assert "kB" in told
+
+
 def test_a_full_disk_is_one_line(files, monkeypatch, capsys):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
