@@ -84,8 +84,11 @@ class Passes:
         except Exception as error:
             if self._compiled is None or not type(error).__module__.startswith(_COMPILERS):
                 raise
-            told = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise GradPivotError(f"torch.compile failed ({told.strip()}); run without compile") from error
+            cause = getattr(error, "inner_exception", error)
+            told = next((line.strip() for line in str(cause).splitlines() if line.strip()), "")
+            raise GradPivotError(
+                f"torch.compile failed ({type(cause).__name__}: {told}); run without compile"
+            ) from error
 
     def release(self) -> None:
         """Give the model its ordinary call back."""
