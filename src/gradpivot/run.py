@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
 from gradpivot.errors import GradPivotError, NonFiniteError
@@ -22,12 +21,13 @@ from gradpivot.loop import Loop, Outcome, Progress
 from gradpivot.methods.method import Method
 from gradpivot.provenance import environment
 from gradpivot.tasks.classification import Classification
+from gradpivot.weights import weights_digest
 
 if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["Result", "run_key", "run_method"]
+__all__ = ["Result", "run_key", "run_method", "weights_digest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,15 +73,6 @@ def run_key(split: ForgetSplit, method: Method, seed: int, model: nn.Module | No
     """What identifies a run: split, full configuration, seed and, if given, the weights it starts from."""
     described = [split.hash, method.to_dict(), seed, weights_digest(model) if model is not None else None]
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def weights_digest(model: nn.Module) -> str:
-    """16 hexadecimal digits over every weight and buffer."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 def run_method(
