@@ -10,8 +10,9 @@ from torch import nn
 from gradpivot import weights
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.errors import GradPivotError
+from gradpivot.models.pixels import OnPixels, Pixels
 from gradpivot.testing import trained
-from gradpivot.weights import load_weights, save_weights
+from gradpivot.weights import load_weights, save_weights, weights_digest
 
 
 def test_round_trip_with_facts(tmp_path):
@@ -71,3 +72,15 @@ def test_a_checkpoint_on_a_full_disk_is_an_os_error(tmp_path, monkeypatch):
     monkeypatch.setattr("gradpivot.checkpoint.replacing", on_a_full_disk)
     with pytest.raises(OSError, match="No space left"):
         Checkpoint(tmp_path / "c.pt", "key", 0).save_if_due(lambda: {"x": torch.zeros(100_000)})
+
+
+def test_a_digest_is_of_all_that_decides_outputs():
+    model = trained()
+    before = weights_digest(model)
+    assert weights_digest(trained()) == before
+    with torch.no_grad():
+        next(model.parameters())[0] += 1e-6
+    assert weights_digest(model) != before
+    # A normalisation is not among the saved weights, and still another one makes another model.
+    digests = {weights_digest(OnPixels(pixels, trained())) for pixels in (Pixels(), Pixels((0.5,), (0.25,)))}
+    assert len(digests) == 2

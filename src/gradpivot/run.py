@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
 from gradpivot.errors import GradPivotError, NonFiniteError
@@ -24,6 +23,7 @@ from gradpivot.parallel import Replicas
 from gradpivot.provenance import environment
 from gradpivot.sharding import is_sharded
 from gradpivot.tasks.classification import Classification
+from gradpivot.weights import weights_digest
 
 if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
@@ -86,15 +86,6 @@ def run_key(
     if (precision, compile) != ("float32", False):
         described.append([precision, compile])
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def weights_digest(model: nn.Module) -> str:
-    """16 hexadecimal digits over every weight and buffer, also those that are never saved, such as a normalisation."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted((dict(model.named_buffers()) | model.state_dict()).items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 def run_method(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
@@ -16,7 +18,7 @@ from torch import nn
 from gradpivot.atomic import replacing
 from gradpivot.errors import GradPivotError
 
-__all__ = ["load_weights", "save_weights"]
+__all__ = ["load_weights", "save_weights", "weights_digest"]
 
 
 def save_weights(model: nn.Module, path: str | Path, facts: Mapping[str, Any] | None = None) -> None:
@@ -61,3 +63,12 @@ def load_weights(
         last = str(error).splitlines()[-1].strip()
         raise GradPivotError(f"the weights file {path} does not fit this model ({last})") from None
     return facts
+
+
+def weights_digest(model: nn.Module) -> str:
+    """16 hexadecimal digits over every weight and buffer, also those that are never saved, such as a normalisation."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted((dict(model.named_buffers()) | model.state_dict()).items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch.utils.data import Dataset, Subset, TensorDataset
 
+from gradpivot.data import loader as loading
 from gradpivot.data.loader import Loader
+from gradpivot.randomness import derive, isolated
 
 CPU = torch.device("cpu")
 ORDER = [np.array([2, 0]), np.array([1, 3, 4])]
@@ -69,3 +71,36 @@ def test_a_subset_of_tensors_is_resident():
     loader = Loader(dataset, CPU, seed=0)
     assert loader._resident is not None
     assert next(iter(loader.batches(ORDER, 0)))[1].tolist() == [6, 8]
+
+
+def test_a_batch_is_fenced_once_and_every_sample_seeded(monkeypatch):
+    fences = []
+
+    def fence(seed=None):
+        fences.append(seed)
+        return isolated(seed)
+
+    monkeypatch.setattr(loading, "isolated", fence)
+    drawn = [x for batch in Loader(Augmented(), CPU, 3).batches(ORDER, 2) for x in batch.x.flatten().tolist()]
+    assert len(fences) == len(ORDER)
+    alone = []
+    for index in np.concatenate(ORDER).tolist():
+        with isolated(derive(3, "sample", 2, index)):
+            alone.append(Augmented()[index].x.item())
+    assert drawn == alone
+
+
+def test_an_error_in_a_sample_gives_the_callers_randomness_back():
+    class Broken(Augmented):
+        def __getitem__(self, index):
+            sample = super().__getitem__(index)
+            if index == 0:
+                raise ZeroDivisionError
+            return sample
+
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    with pytest.raises(ZeroDivisionError):
+        next(iter(Loader(Broken(), CPU, seed=0).batches(ORDER, 0)))
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert np.array_equal(states[1], np.random.get_state()[1])
+    assert states[2] == random.getstate()

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
 from gradpivot import Classification, ForgetSplit, score
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.evaluation import evaluate, predictions, scored_part
+from gradpivot.evaluate.evaluation import Known, _batch_size, evaluate, predictions, scored_part
 from gradpivot.evaluate.membership import membership_attack
 from gradpivot.testing import blobs, trained
 
@@ -111,3 +113,102 @@ def test_a_part_of_the_retain_set_is_the_same_for_every_model():
 def test_all_of_the_retain_set_is_scored_otherwise(count):
     chosen = split()
     assert np.array_equal(scored_part(chosen.retain_indices, count), chosen.retain_indices)
+
+
+class Images(torch.nn.Module):
+    """A convolution with BatchNorm: what evaluation makes a faster copy of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(1, 8, 2, bias=False)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.head = torch.nn.Linear(8, 3)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.norm(self.conv(features.reshape(-1, 1, 2, 2)))).flatten(1))
+
+
+def images(seed: int = 0) -> Images:
+    torch.manual_seed(seed)
+    model = Images()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    features, labels = blobs().tensors
+    for _ in range(20):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(features), labels).backward()
+        optimizer.step()
+    return model.eval()
+
+
+class Counting(Classification):
+    """Counts samples, and by what they were predicted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "seen", [])
+
+    def predict(self, model, batch):
+        self.seen.append((len(batch[1]), any(isinstance(m, torch.nn.BatchNorm2d) for m in model.modules())))
+        return super().predict(model, batch)
+
+
+def test_folding_changes_nothing_but_rounding(monkeypatch):
+    chosen, model, task = split(), images(), Counting()
+    told = predictions(model, chosen.train, chosen.retain_indices, task)
+    assert task.seen[-1] == (80, False)
+    monkeypatch.setattr("gradpivot.evaluate.evaluation.quick_copy", lambda *given: None)
+    plain = predictions(model, chosen.train, chosen.retain_indices, task)
+    assert task.seen[-1] == (80, True)
+    assert told.confidence == pytest.approx(plain.confidence, rel=1e-5)
+    assert (told.correct == plain.correct).all()
+
+
+def test_the_same_model_gives_the_same_bits():
+    indices = np.arange(120)
+    first, second = (predictions(images(), blobs(), indices, Classification()) for _ in range(2))
+    assert (first.confidence == second.confidence).all()
+
+
+def test_known_predictions_are_shared_by_splits_of_the_same_data():
+    train, test = blobs(), blobs(seed=1)
+    model, known, task = trained(), Known(), Counting()
+    for c in range(3):
+        chosen = ForgetSplit.by_class(train, test, c)
+        assert evaluate(model, chosen, task, known=known) == evaluate(model, chosen, Classification())
+    assert sum(count for count, _ in task.seen) == len(train) + len(test)
+
+
+def test_known_predictions_of_a_part_are_not_made_from_all_of_it():
+    model, known, task, chosen = trained(), Known(), Counting(), split()
+    told = evaluate(model, chosen, task, retain_scored=10, known=known)
+    assert told == evaluate(model, chosen, Classification(), retain_scored=10)
+    assert sum(count for count, _ in task.seen) == 40 + 10 + len(chosen.test)
+
+
+@pytest.mark.parametrize("change", ["weight", "data", "buffer", "loaded"])
+def test_a_changed_model_is_not_served_old_predictions(change):
+    model, known, chosen = copy.deepcopy(trained()), Known(), split()
+    before = evaluate(model, chosen, Classification(), known=known)
+    with torch.no_grad():
+        if change == "weight":
+            model.layers[0].weight.mul_(-1)
+        elif change == "data":
+            model.layers[0].weight.data.mul_(-1)  # leaves no trace in the tensor's version
+        elif change == "buffer":
+            model.layers[1].running_mean.add_(5)
+        else:
+            model.load_state_dict({name: t * -1 for name, t in model.state_dict().items()} | {
+                "layers.1.running_var": model.layers[1].running_var
+            })  # fmt: skip
+    after = evaluate(model, chosen, Classification(), known=known)
+    assert after == evaluate(model, chosen, Classification())
+    assert after != before
+
+
+def test_the_batch_is_a_function_of_the_data():
+    cpu = torch.device("cpu")
+    assert _batch_size(TensorDataset(torch.zeros(1, 3, 32, 32, dtype=torch.uint8)), cpu) == 64
+    assert _batch_size(TensorDataset(torch.zeros(1, 4)), cpu) == 512
+    assert _batch_size(TensorDataset(torch.zeros(1, 3, 224, 224)), cpu) == 8
+    assert _batch_size([(1, 2)], cpu) == 64
+    assert _batch_size(TensorDataset(torch.zeros(1, 3, 224, 224)), torch.device("meta")) == 512

@@ -119,3 +119,18 @@ def test_channels_last_gradients_give_the_same_products():
     last = [t.to(memory_format=torch.channels_last) for t in (f, r)]
     assert gram_of([last[0]], [last[1]]) == pytest.approx(gram_of([f], [r]), rel=1e-12)
     assert gram_of([last[0]], [r]) == pytest.approx(gram_of([f], [r]), rel=1e-12)
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2, 3), (3, 2, 1, 0), (0, 2, 3, 1)])
+def test_the_layout_in_memory_does_not_matter(order):
+    """Sides that lie alike are read as they lie; sides that do not are read in the order of their axes."""
+    plain = torch.randn(4, 40, 20, 9, 11, dtype=torch.float64).unbind()
+    back = sorted(range(4), key=order.__getitem__)
+    laid = [t.permute(order).contiguous().permute(back) for t in plain]
+    assert not laid[0].is_contiguous()
+    exact = change_along(*([t] for t in plain))
+    assert change_along(*([t] for t in laid)) == pytest.approx(exact, rel=1e-12)
+    assert change_along([plain[0]], *([t] for t in laid[1:])) == pytest.approx(exact, rel=1e-12)
+    assert change_along([laid[0]], [laid[1]], [None], [laid[3]]) == pytest.approx(
+        (exact[0], 0, exact[2]), rel=1e-12
+    )

@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
+from gradpivot.evaluate import evaluation
 from gradpivot.sweep import work
 from gradpivot.sweep.cell import Cell, cells_of
 from gradpivot.sweep.job import Job, perform
@@ -174,3 +175,23 @@ def test_progress_is_told_step_by_step(lab, cells):
     )
     assert answer.error is None
     assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_an_original_is_scored_for_every_target_from_the_same_passes(lab, cells, monkeypatch):
+    passed = []
+    over = evaluation._Passes.over
+
+    def count(self, dataset, indices):
+        passed.append(len(indices))
+        return over(self, dataset, indices)
+
+    weights = work.original_weights(lab.setting, 0)
+    monkeypatch.setattr(evaluation._Passes, "over", count)
+    monkeypatch.setattr(work, "_ORIGINALS", {})
+    originals = [cells["Original", forget] for forget in ("0", "1")]
+    told = [work.run_cell(cell, lambda: weights).point.scores for cell in originals]
+    assert len(passed) == 2
+    monkeypatch.setattr(work, "_ORIGINALS", {})
+    alone = work.run_cell(originals[1], lambda: weights).point.scores
+    assert told[1] == alone
+    assert told[0] != told[1]

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from gradpivot.data.augmentation import Augmentation, check_augmentable
-from gradpivot.randomness import derive, isolated
+from gradpivot.randomness import derive, isolated, reseed
 
 __all__ = ["Loader"]
 
@@ -80,14 +80,25 @@ def _tensors_of(dataset: Any) -> tuple[torch.Tensor, ...] | None:
 
 
 class _Seeded(Dataset[Any]):
-    """A view of a dataset whose samples are drawn under their own seed."""
+    """A view of a dataset whose samples are drawn under their own seed.
+
+    A DataLoader asks for a batch at a time (``__getitems__``), so that the fence around the caller's generators, which
+    costs ten times as much as a seed, is put up once for all of its samples.
+    """
 
     def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
         self._dataset, self._seed, self._epoch = dataset, seed, epoch
 
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        with isolated():
+            return [self._drawn(index) for index in indices]
+
     def __getitem__(self, index: int) -> Any:
-        with isolated(derive(self._seed, "sample", self._epoch, index)):
-            return self._dataset[index]
+        return self.__getitems__([index])[0]
+
+    def _drawn(self, index: int) -> Any:
+        reseed(derive(self._seed, "sample", self._epoch, index))
+        return self._dataset[index]
 
 
 def _moved(batch: Any, device: torch.device) -> Any:

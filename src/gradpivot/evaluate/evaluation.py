@@ -7,22 +7,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from gradpivot.data.loader import Loader
 from gradpivot.data.order import cut, shuffled
 from gradpivot.errors import NonFiniteError
+from gradpivot.evaluate.folding import quick_copy
 from gradpivot.evaluate.membership import membership_attack
 from gradpivot.evaluate.scores import Scores
 from gradpivot.parallel import Replicas
+from gradpivot.precision import evaluating
 from gradpivot.randomness import derive, isolated
+from gradpivot.weights import weights_digest
 
 if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["evaluate", "predictions", "scored_part"]
+__all__ = ["Known", "evaluate", "predictions", "scored_part"]
 
+# Numbers a batch holds on a CPU: what its layers pass on then stays in the cache. 64 images of 3×32×32; measured on
+# ResNet-18 and ResNet-20 against 16 to 2,048 images (docs/speed.md).
+_NUMBERS = 64 * 3 * 32 * 32
 _BATCH = 512
+_PROBED = 16
 
 
 class SetPredictions(NamedTuple):
@@ -30,6 +38,36 @@ class SetPredictions(NamedTuple):
 
     confidence: np.ndarray
     correct: np.ndarray
+
+    def at(self, indices: np.ndarray) -> SetPredictions:
+        """Those of some samples."""
+        return SetPredictions(self.confidence[indices], self.correct[indices])
+
+
+class Known:
+    """What one model predicts on whole data sets, so that evaluations on many splits of them share the passes.
+
+    Given to :func:`evaluate` again and again. Kept as long as the weights stay what they are, which a digest of their
+    content tells; which model and data it belongs to is the caller's to see to.
+    """
+
+    def __init__(self) -> None:
+        self._weights: str | None = None
+        self._sets: list[tuple[Any, SetPredictions]] = []
+
+    def over(self, passes: _Passes, dataset: Any) -> SetPredictions:
+        """The predictions on all samples of a data set, in its order."""
+        found = next((known for data, known in self._sets if data is dataset), None)
+        if found is None:
+            found = passes.over(dataset, np.arange(len(dataset)))
+            self._sets.append((dataset, found))
+        return found
+
+    def look_at(self, model: nn.Module) -> None:
+        """Forget everything if these are not the weights of the last time."""
+        weights = weights_digest(model)
+        if weights != self._weights:
+            self._weights, self._sets = weights, []
 
 
 def evaluate(
@@ -41,6 +79,7 @@ def evaluate(
     members_seed: int = 0,
     retain_scored: int | None = None,
     replicas: Replicas | None = None,
+    known: Known | None = None,
 ) -> Scores:
     """Score a model on a split.
 
@@ -53,6 +92,8 @@ def evaluate(
         retain_scored: Score this many retain samples, the same random ones for every model; all of them if None. RA
             then has the interval of that many samples (:meth:`Scores.interval`).
         replicas: The processes that share the passes; those of the process group if not given. All must call this.
+        known: Predictions of this very model from earlier splits of the same data, and a place for these. The passes
+            then go over the whole test set, and over the whole training set unless only a part of it is scored.
 
     Returns:
         The scores. Members are as many retain samples as there are test samples in scope (fewer of both if
@@ -61,17 +102,21 @@ def evaluate(
     Raises:
         NonFiniteError: if the model's outputs are not finite.
     """
-    training = [module.training for module in model.modules()]
-    shared: dict[str, Any] = {"workers": workers, "replicas": replicas}
-    model.eval()
-    try:
-        forget = predictions(model, split.train, split.forget_indices, task, **shared)
-        kept = scored_part(split.retain_indices, retain_scored)
-        retain = predictions(model, split.train, kept, task, **shared)
-        test = predictions(model, split.test, split.test_indices, task, **shared)
-    finally:
-        for module, mode in zip(model.modules(), training, strict=True):
-            module.training = mode
+    kept = scored_part(split.retain_indices, retain_scored)
+    with evaluating(model):
+        passes = _Passes(model, task, workers, replicas)
+        if known is not None:
+            known.look_at(model)
+        if known is not None and len(kept) == len(split.retain_indices):
+            forget, retain = (
+                known.over(passes, split.train).at(part) for part in (split.forget_indices, kept)
+            )
+        else:
+            forget, retain = (passes.over(split.train, part) for part in (split.forget_indices, kept))
+        if known is not None:
+            test = known.over(passes, split.test).at(split.test_indices)
+        else:
+            test = passes.over(split.test, split.test_indices)
     balanced = min(len(retain.confidence), len(test.confidence))
     # scikit-learn draws from NumPy's global generator, and its first import from Python's.
     with isolated(derive(members_seed, "membership")):
@@ -101,7 +146,6 @@ def scored_part(indices: np.ndarray, count: int | None) -> np.ndarray:
     return np.sort(shuffled(indices, 0, "scored")[:count])
 
 
-@torch.no_grad()
 def predictions(
     model: nn.Module,
     dataset: Any,
@@ -111,24 +155,64 @@ def predictions(
     workers: int = 0,
     replicas: Replicas | None = None,
 ) -> SetPredictions:
-    """True-label confidence and correctness of some samples, in the order of ``indices``.
+    """True-label confidence and correctness of some samples, in the order of ``indices``; the model is in eval mode.
 
     Of several processes each takes some of the same batches that one would make, so the numbers do not change.
     """
-    replicas = replicas or Replicas.current()
-    device = next(model.parameters()).device
-    loader = Loader(dataset, device, seed=0, workers=workers)
-    confidence, correct = [], []
-    with isolated(derive(0, "evaluate")):
-        order = cut(indices, _BATCH)
-        for batch in loader.batches(order[slice(*replicas.part(len(order))[:2])], epoch=-1):
-            told = task.predict(model, batch)
-            confidence.append(told.confidence.cpu().numpy())
-            correct.append(told.correct.cpu().numpy())
-    sides = zip(*replicas.gather((confidence, correct)), strict=True)
-    joined = SetPredictions(*(np.concatenate([batch for own in side for batch in own]) for side in sides))
-    if not np.isfinite(joined.confidence).all():
-        raise NonFiniteError(
-            "the model's outputs are not finite; its weights hold NaN or infinity, or its inputs do"
-        )
-    return joined
+    return _Passes(model, task, workers, replicas).over(dataset, indices)
+
+
+class _Passes:
+    """Forward passes of one model, through a copy that computes the same faster if there is one."""
+
+    def __init__(
+        self, model: nn.Module, task: Task, workers: int = 0, replicas: Replicas | None = None
+    ) -> None:
+        self._model, self._task, self._workers = model, task, workers
+        self._replicas = replicas or Replicas.current()
+        self._device = next(model.parameters()).device
+        self._quick: nn.Module | None = None
+        self._loaders: list[tuple[Any, Loader]] = []
+
+    @torch.no_grad()
+    def over(self, dataset: Any, indices: np.ndarray) -> SetPredictions:
+        """The predictions on some samples, each from one pass."""
+        loader = self._loader_of(dataset)
+        confidence, correct = [], []
+        with isolated(derive(0, "evaluate")):
+            model = self._quicker(loader, indices)
+            order = cut(indices, _batch_size(dataset, self._device))
+            for batch in loader.batches(order[slice(*self._replicas.part(len(order))[:2])], epoch=-1):
+                told = self._task.predict(model, batch)
+                confidence.append(told.confidence.cpu().numpy())
+                correct.append(told.correct.cpu().numpy())
+        sides = zip(*self._replicas.gather((confidence, correct)), strict=True)
+        joined = SetPredictions(*(np.concatenate([batch for own in side for batch in own]) for side in sides))
+        if not np.isfinite(joined.confidence).all():
+            raise NonFiniteError(
+                "the model's outputs are not finite; its weights hold NaN or infinity, or its inputs do"
+            )
+        return joined
+
+    def _loader_of(self, dataset: Any) -> Loader:
+        """One for each data set: a loader may hold a copy of the data on the device."""
+        found = next((loader for data, loader in self._loaders if data is dataset), None)
+        if found is None:
+            found = Loader(dataset, self._device, seed=0, workers=self._workers)
+            self._loaders.append((dataset, found))
+        return found
+
+    def _quicker(self, loader: Loader, indices: np.ndarray) -> nn.Module:
+        if self._quick is None:
+            with isolated(derive(0, "probe")):
+                probe = next(iter(loader.batches([indices[:_PROBED]], epoch=-1)))
+                self._quick = quick_copy(self._model, self._task, probe) or self._model
+        return self._quick
+
+
+def _batch_size(dataset: Any, device: torch.device) -> int:
+    """Samples a pass; a function of the data alone, because the last digits depend on it."""
+    if device.type != "cpu":
+        return _BATCH
+    numbers = dataset.tensors[0][0].numel() if type(dataset) is TensorDataset else _NUMBERS // 64
+    return max(8, min(_BATCH, _NUMBERS // max(numbers, 1)))

@@ -134,6 +134,7 @@ def _aligned_pieces(*sides: Gradient) -> Iterator[tuple[Tensor | None, ...]]:
     bucket: list[tuple[Tensor, ...]] = []
     size = 0
     for part in zip(*sides, strict=True):
+        part = _in_memory_order(part)
         present = [tensor for tensor in part if tensor is not None]
         if not present:
             continue
@@ -150,6 +151,21 @@ def _aligned_pieces(*sides: Gradient) -> Iterator[tuple[Tensor | None, ...]]:
         size += some.numel()
     if bucket:
         yield _gathered(bucket)
+
+
+def _in_memory_order(part: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    """Views whose elements come in the order they lie in memory, if all sides lie alike: sums take any order.
+
+    Channels-last weights would otherwise be transposed before every product, which takes longer than the product.
+    """
+    strides = {tensor.stride() for tensor in part if tensor is not None}
+    if len(strides) != 1:
+        return part
+    (stride,) = strides
+    order = sorted(range(len(stride)), key=lambda axis: -stride[axis])
+    if order == list(range(len(stride))):
+        return part
+    return tuple(None if tensor is None else tensor.permute(order) for tensor in part)
 
 
 def pieces_of(tensor: Tensor) -> tuple[Tensor, ...]:

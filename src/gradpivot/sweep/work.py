@@ -17,7 +17,7 @@ from torch import nn
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.evaluation import evaluate
+from gradpivot.evaluate.evaluation import Known, evaluate
 from gradpivot.frontier.frontier import Point
 from gradpivot.frontier.record import Record
 from gradpivot.loop import Progress
@@ -25,16 +25,17 @@ from gradpivot.methods import make_method
 from gradpivot.provenance import environment
 from gradpivot.randomness import isolated
 from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import run_key, run_method, weights_digest
+from gradpivot.run import run_key, run_method
 from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.original import train_original
 from gradpivot.tasks.classification import Classification
+from gradpivot.weights import weights_digest
 
 __all__ = ["check_setting", "check_targets", "original_weights", "own_settings", "run_cell", "setting_of"]
 
 # A worker walks through the cells target by target, so a few splits and models at hand are enough.
 _AT_HAND = 8
-_ORIGINALS: dict[str, nn.Module] = {}
+_ORIGINALS: dict[str, tuple[nn.Module, Known]] = {}
 
 
 def setting_of(problem: str, threads: int, device: str) -> Setting:
@@ -133,9 +134,10 @@ def run_cell(
     torch.set_num_threads(cell.setting.threads)
     problem = _problem(cell.setting.problem)
     split = _split(cell.setting.problem, _hashable(cell.target), cell.seed)
-    model = _original(cell, original)
+    model, known = _original(cell, original)
     if cell.role == "original":
-        scores = evaluate(model, split, problem.task or Classification(), retain_scored=problem.retain_scored)
+        task = problem.task or Classification()
+        scores = evaluate(model, split, task, retain_scored=problem.retain_scored, known=known)
         point, timing, told = Point(label="Original", settings={}, scores=scores), {}, {}
     else:
         method = make_method(cell.method)
@@ -224,15 +226,15 @@ def _split(problem: str, target: tuple[tuple[str, Any], ...], seed: int) -> Forg
     return ForgetSplit.random(train, test, wanted["fraction"], seed=seed, target=_target(problem))
 
 
-def _original(cell: Cell, weights: Callable[[], bytes]) -> nn.Module:
-    """The original model, by its key: the weights of the last few are not read again."""
+def _original(cell: Cell, weights: Callable[[], bytes]) -> tuple[nn.Module, Known]:
+    """The original model, by its key, and what it predicts: the weights of the last few are not read again."""
     key = cell.original_key
     if key not in _ORIGINALS:
         model = _problem(cell.setting.problem).model()
         model.load_state_dict(load_tensors(weights()))
         while len(_ORIGINALS) >= _AT_HAND:
             _ORIGINALS.pop(next(iter(_ORIGINALS)))
-        _ORIGINALS[key] = model.to(cell.setting.device).eval()
+        _ORIGINALS[key] = model.to(cell.setting.device).eval(), Known()
     return _ORIGINALS[key]
 
 
