@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -107,6 +108,17 @@ def test_learning_rate_schedules():
     assert rate_factor("constant", 0.7) == 1
     with pytest.raises(GradPivotError, match="constant, cosine"):
         rate_factor("linear", 0)
+
+
+def test_one_cycle_rises_for_a_fifth_and_falls_to_zero():
+    factors = [rate_factor("one_cycle", p / 100) for p in range(101)]
+    assert factors[0] == pytest.approx(0.04)
+    assert factors[20] == max(factors) == pytest.approx(1)
+    assert factors[100] == 0
+    # Two straight lines: constant differences on either side of the peak.
+    rises = [b - a for a, b in pairwise(factors)]
+    assert rises[:20] == pytest.approx([0.96 / 20] * 20)
+    assert rises[20:] == pytest.approx([-1 / 80] * 80)
 
 
 def test_opposed_gradients_stop_even_momentum_and_weight_decay():

@@ -43,6 +43,8 @@ def unlearn(
     workers: int = 0,
     progress: bool | Progress = False,
     checkpoint: str | Path | None = None,
+    precision: str = "float32",
+    compile: bool = False,
     replicas: Replicas | None = None,
 ) -> Result:
     """Make a copy of ``model`` forget, and score it.
@@ -57,6 +59,9 @@ def unlearn(
         workers: Data-loading processes for data that are not tensors; never changes a number.
         progress: Show a bar, or call a function with (steps done, steps in all).
         checkpoint: A file to keep a resumable state in; a run that was killed continues from it.
+        precision: ``float32``, or ``bfloat16`` or ``float16`` for autocast around the losses; weights, Gram matrices
+            and scores are computed as ever.
+        compile: Let ``torch.compile`` make the losses' code.
         replicas: The processes that do it together; all of the process group if there is one, and every one of them
             must then call this. ``Replicas()`` for this process alone.
 
@@ -80,6 +85,8 @@ def unlearn(
             workers=workers,
             progress=report,
             checkpoint=checkpoint,
+            precision=precision,
+            compile=compile,
             replicas=replicas,
         )
 
@@ -157,7 +164,7 @@ def trace(
         values: The same for a method with another knob (``forget_weight`` of WS, ``lr`` of GA).
         reference: A retrained model's scores (or the result of running ``Retrain``), for Δ.
         progress: Show a bar.
-        **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``.
+        **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``, ``precision``, ``compile``.
 
     Returns:
         A frontier that knows its hypervolume, its distance to the reference, its non-dominated points and how to pick

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpivot.backward import Gradient, apply_mask, describe, gradient_of, limited, trainable_masks
+from gradpivot.backward import Gradient, apply_mask, describe, limited, trainable_masks
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.data.loader import Loader
 from gradpivot.data.order import (
@@ -39,6 +39,7 @@ from gradpivot.motion import Descending, Move
 from gradpivot.normalisation import apply_policy, has_batch_statistics, recalibrate, running_statistics
 from gradpivot.optimizers import Recipe
 from gradpivot.parallel import Part, Replicas, Side
+from gradpivot.precision import Passes
 from gradpivot.randomness import derive, drawing_for, isolated, reseed
 from gradpivot.saliency import saliency_mask
 
@@ -79,6 +80,8 @@ class Batch:
     """How much of the run is done, from 0 at the first step to 1 at the last."""
     forgets: bool = False
     """Whether these are samples to forget."""
+    ends_epoch: bool = False
+    """Whether every sample has been seen once more after this; told by :meth:`Loop.batches` alone."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,8 @@ class Loop:
         progress: Called after every step.
         checkpoint: Where to keep a resumable state, or None.
         checkpoint_seconds: How often to write it.
+        precision: The number format of the losses' passes, one of :data:`gradpivot.precision.PRECISIONS`.
+        compile: Whether ``torch.compile`` makes their code.
         replicas: The processes that run the method together, each on its part of every batch: those of the process
             group if there is one, else this one alone.
     """
@@ -135,6 +140,8 @@ class Loop:
     progress: Progress | None = None
     checkpoint: Path | None = None
     checkpoint_seconds: float = 10.0
+    precision: str = "float32"
+    compile: bool = False
     replicas: Replicas = field(default_factory=Replicas.current)
     _history: list[dict[str, Any]] = field(default_factory=list, init=False)
     _step: int = field(default=0, init=False)
@@ -142,6 +149,7 @@ class Loop:
     _move: Move | None = field(default=None, init=False)
     _keeper: Checkpoint | None = field(default=None, init=False)
     _mask: list[Tensor | None] | None = field(default=None, init=False)
+    _passes: Passes = field(default_factory=Passes, init=False)
     _parts: tuple[Part, Part] = field(default=(Part(0, 1, 1), Part(0, 1, 1)), init=False)
     _statistics: list[Tensor] = field(default_factory=list, init=False)
 
@@ -163,6 +171,7 @@ class Loop:
         self._history, self._step = [], 0
         self._descent, self._move, self._mask = None, None, None
         self._keeper = Checkpoint(self.checkpoint, key, self.checkpoint_seconds) if self.checkpoint else None
+        self._passes = Passes(working, self.precision, self.compile)
         started = time.perf_counter()
         diverged = None
         with isolated(derive(self.seed, "run")):
@@ -174,6 +183,7 @@ class Loop:
         for module, training in zip(working.modules(), modes, strict=True):
             module.training = training
         working.zero_grad(set_to_none=True)
+        self._passes.release()
         self.replicas.same_weights(working)
         return Outcome(model=working, history=_columns(self._history), seconds=seconds, diverged=diverged)
 
@@ -250,7 +260,8 @@ class Loop:
             for part, data in zip(parts, loader.batches(order, epoch, recipe.augment), strict=True):
                 self._parts = part, part
                 reseed(derive(self.seed, "step", self._step))
-                yield Batch(data, self._step / max(total - 1, 1))
+                ends = self._step + 1 == (epoch + 1) * per_epoch
+                yield Batch(data, self._step / max(total - 1, 1), ends_epoch=ends)
                 self._advance(total, model)
         self._recalibrate_if_asked(model, task, indices, recipe, loader, size)
 
@@ -364,11 +375,16 @@ class Loop:
         self._history.append(row | {"delta_forget": along_forget, "delta_retain": along_retain})
         self._report_move()
 
-    def step(self, gradients: Gradients, weights: Weights) -> None:
+    def step(self, gradients: Gradients, weights: Weights, *, measured: bool = True) -> None:
         """Let the optimiser step along a·f + b·r, shortened to ``max_norm``, and record what it really did.
 
         Opposed gradients (weights (0, 0)) do not move the model at all: momentum and weight decay would
         otherwise carry it on past a Pareto-stationary point.
+
+        Args:
+            gradients: What :meth:`gradients` gave.
+            weights: a and b.
+            measured: Whether to record ⟨Δθ,f⟩ and ⟨Δθ,r⟩, two passes over the weights; with one loss they say little.
 
         Raises:
             Diverged: if the step made a weight non-finite.
@@ -384,19 +400,26 @@ class Loop:
         over = "retain" if weights.retain and share_of_retain >= share_of_forget else "forget"
         kept = gradients.forget if over == "retain" else gradients.retain
         combined = combine(gradients.forget, gradients.retain, weights, gram, over=over)
-        size, along_kept, along_combined = descent.step(self._step, combined, kept, self._mask)
+        size, along_kept, along_combined = descent.step(
+            self._step, combined, kept, self._mask, measured=measured
+        )
         if not math.isfinite(size):
             self._diverge("the step made a weight non-finite")
-        row |= _progress_along(weights, over, along_kept, along_combined, gradients)
+        if measured:
+            row |= _progress_along(weights, over, along_kept, along_combined, gradients)
         self._history.append(row)
 
-    def record(self, **columns: float) -> None:
+    def record(self, **columns: float | None) -> None:
         """Add columns of a method's own to the step just made; give the same ones at every step.
 
         They are means over the forget batch, or the same for every sample: of several processes' numbers the mean is
         recorded, weighted by how much of that batch each has.
         """
         self._history[-1] |= self.replicas.mean(columns, self._parts[0].share)
+
+    def recorded(self, column: str) -> list[Any]:
+        """What the history has under ``column`` so far, one entry a step."""
+        return [row[column] for row in self._history]
 
     def _row(self, gradients: Gradients, weights: Weights, norm: float) -> dict[str, Any]:
         told = describe(gradients.gram, weights, norm)
@@ -457,6 +480,7 @@ class Loop:
         if self._keeper and (state := self.replicas.from_first(self._keeper.load)):
             self._descent.load_state_dict(state["descent"])
             self._history, self._step = state["history"], state["step"]
+            self._passes.load_state_dict(state["passes"])
         self._report(total)
 
     def _advance(self, total: int, model: nn.Module) -> None:
@@ -492,7 +516,7 @@ class Loop:
         if loss is None:
             return None
         if self.replicas.size == 1:
-            return partial(_loss_and_gradient, loss, parameters)
+            return partial(_loss_and_gradient, loss, parameters, self._passes)
         return partial(self._share_of, name, loss, part, parameters)
 
     def _share_of(
@@ -504,10 +528,15 @@ class Loop:
         step = (self.seed, "step", self._step) if name == "forget" else (self.seed, "step", self._step, name)
         own = derive(self.seed, "step", self._step, name, "process", self.replicas.rank)
         with isolated(own), drawing_for(*part, derive(*step)):
-            return _loss_and_gradient(loss, parameters, part.share)
+            return _loss_and_gradient(loss, parameters, self._passes, part.share)
 
     def _state(self) -> dict[str, Any]:
-        return {"descent": self._running.state_dict(), "history": self._history, "step": self._step}
+        return {
+            "descent": self._running.state_dict(),
+            "history": self._history,
+            "step": self._step,
+            "passes": self._passes.state_dict(),
+        }
 
     def _guarded(self, gradients: Gradients) -> Gradients:
         for name, loss in (("forget", gradients.forget_loss), ("retain", gradients.retain_loss)):
@@ -523,7 +552,7 @@ class Loop:
         assert self._move is not None
         total, mean = [torch.zeros_like(p, requires_grad=False) for p in self._move.parameters], 0.0
         for indices, batch in batches:
-            gradient, value = _loss_and_gradient(partial(loss, batch), self._move.parameters)
+            gradient, value = _loss_and_gradient(partial(loss, batch), self._move.parameters, self._passes)
             share = len(indices) / samples
             mean += share * value
             for t, g in zip(total, gradient, strict=True):
@@ -544,14 +573,14 @@ class Loop:
 
 
 def _loss_and_gradient(
-    loss: Callable[[], Tensor], parameters: Sequence[Tensor], share: float = 1.0
+    loss: Callable[[], Tensor], parameters: Sequence[Tensor], passes: Passes, share: float = 1.0
 ) -> tuple[Gradient, float]:
     """A loss and its gradient, both times ``share``.
 
     Scaled before the backward pass: where that itself exchanges gradients (SyncBatchNorm), they must be scaled already.
     """
     try:
-        value = loss()
+        return passes.loss_and_gradient(loss if share == 1 else lambda: loss() * share, parameters)
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
@@ -559,8 +588,6 @@ def _loss_and_gradient(
             "a batch of one sample cannot go through BatchNorm in train mode; use batchnorm='frozen', or forget "
             "more than one sample"
         ) from None
-    scaled = value if share == 1 else value * share
-    return gradient_of(scaled, parameters), float(scaled.detach())
 
 
 def _progress_along(

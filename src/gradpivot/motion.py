@@ -30,9 +30,18 @@ class Descending:
 
     @torch.no_grad()
     def step(
-        self, number: int, combined: Gradient, kept: Gradient, mask: Sequence[Tensor | None] | None
+        self,
+        number: int,
+        combined: Gradient,
+        kept: Gradient,
+        mask: Sequence[Tensor | None] | None,
+        *,
+        measured: bool = True,
     ) -> tuple[float, float, float]:
-        """Step inside the mask, then (‖Δθ‖², ⟨Δθ, kept⟩, ⟨Δθ, combined⟩)."""
+        """Step inside the mask, then (‖Δθ‖², ⟨Δθ, kept⟩, ⟨Δθ, combined⟩).
+
+        Where it need not be ``measured``, the first only says by being finite that the new weights are.
+        """
         for group in self._optimizer.param_groups:
             group["lr"] = self._recipe.lr * rate_factor(self._recipe.schedule, number / self._total)
         torch._foreach_copy_(self._weights_before, [p.detach() for p in self.parameters])
@@ -43,6 +52,9 @@ class Descending:
         self._optimizer.step()
         if mask is not None:
             self._put_back_outside(mask)
+        # A float32 norm may overflow where no weight has; only the exact one decides.
+        if not measured and bool(torch.stack(_norms(self.parameters)).isfinite().all()):
+            return 0.0, 0.0, 0.0
         return change_along(self._weights_before, self.parameters, kept, combined)
 
     def _put_back_outside(self, mask: Sequence[Tensor | None]) -> None:
@@ -97,6 +109,12 @@ class Move:
         """Go back to the weights the run began with; eval mode has left the buffers alone."""
         for parameter, before in zip(self.parameters, self._before, strict=True):
             parameter.copy_(before)
+
+
+def _norms(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """‖·‖ of each, on one device; a NaN or an infinity anywhere shows."""
+    norms = torch._foreach_norm([tensor.detach() for tensor in tensors])
+    return [norm.to(norms[0].device, torch.float32) for norm in norms]
 
 
 def trainable(model: nn.Module) -> list[Tensor]:

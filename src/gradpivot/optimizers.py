@@ -14,7 +14,11 @@ from gradpivot.errors import GradPivotError
 __all__ = ["OPTIMIZERS", "SCHEDULES", "Recipe", "make_optimizer", "rate_factor"]
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
-SCHEDULES = ("constant", "cosine")
+SCHEDULES = ("constant", "cosine", "one_cycle")
+
+WARM_UP = 0.2
+"""The share of a ``one_cycle`` run in which the learning rate rises; it falls for the rest."""
+_FIRST_RATE = 0.04
 
 
 class Recipe(Protocol):
@@ -84,6 +88,8 @@ def make_optimizer(parameters: Sequence[Tensor], recipe: Recipe) -> torch.optim.
             lr=recipe.lr,
             momentum=recipe.momentum,
             weight_decay=recipe.weight_decay,
+            # Only training has it, so only its recipe.
+            nesterov=getattr(recipe, "nesterov", False),
             foreach=True,
         )
     if recipe.optimizer in ("adam", "adamw"):
@@ -96,9 +102,14 @@ def rate_factor(schedule: str, progress: float) -> float:
     """What the learning rate is multiplied with when a fraction ``progress`` of the steps is done.
 
     A function of the position alone, so that a resumed run needs no scheduler state and a skipped step changes nothing.
+    ``one_cycle`` is Smith & Topin's super-convergence (2018) with straight lines: up from 4 % of the rate to all of it
+    in the first fifth of the run, then down to zero.
     """
     if schedule == "constant":
         return 1.0
     if schedule == "cosine":
         return (1 + math.cos(math.pi * progress)) / 2
+    if schedule == "one_cycle":
+        rising = _FIRST_RATE + (1 - _FIRST_RATE) * progress / WARM_UP
+        return min(rising, (1 - progress) / (1 - WARM_UP))
     raise GradPivotError(f"there is no schedule {schedule!r}; choose one of {', '.join(SCHEDULES)}")

@@ -117,12 +117,12 @@ class Replicas:
         sums.take_averaged(averaged)
         return [sums.take(number) for number in range(len(sides))]
 
-    def mean(self, columns: dict[str, float], share: float) -> dict[str, float]:
-        """The mean of some numbers over the processes, each weighted by its share."""
+    def mean(self, columns: dict[str, float | None], share: float) -> dict[str, float | None]:
+        """The mean of some numbers over the processes, each weighted by its share; None where one has none."""
         if self.size == 1:
             return columns
-        told = self.gather((share, columns))
-        return {name: sum(s * theirs[name] for s, theirs in told if s) for name in columns}
+        told = [(s, theirs) for s, theirs in self.gather((share, columns)) if s]
+        return {name: _weighted([(s, theirs[name]) for s, theirs in told]) for name in columns}
 
     def gather(self, mine: T) -> list[T]:
         """What each process gave, in their order."""
@@ -188,6 +188,11 @@ class Replicas:
                 f"process {self.rank} of {self.size} lost the others ({str(error).splitlines()[0][:120]}); what was "
                 f"done is in the checkpoint, start the same command again to continue"
             ) from error
+
+
+def _weighted(values: Sequence[tuple[float, float | None]]) -> float | None:
+    known = [share * value for share, value in values if value is not None]
+    return math.fsum(known) if len(known) == len(values) else None
 
 
 class _Sums:

@@ -30,7 +30,7 @@ def environment(device: str = "cpu") -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "device": device if device == "cpu" else torch.cuda.get_device_name(device),
+        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
         "threads": torch.get_num_threads(),
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "date": datetime.now(UTC).date().isoformat(),

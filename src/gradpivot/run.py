@@ -71,9 +71,20 @@ class Result:
         )
 
 
-def run_key(split: ForgetSplit, method: Method, seed: int, model: nn.Module | None = None) -> str:
-    """What identifies a run: split, full configuration, seed and, if given, the weights it starts from."""
+def run_key(
+    split: ForgetSplit,
+    method: Method,
+    seed: int,
+    model: nn.Module | None = None,
+    *,
+    precision: str = "float32",
+    compile: bool = False,
+) -> str:
+    """What identifies a run: split, full configuration, seed, the weights it starts from, how it is computed."""
     described = [split.hash, method.to_dict(), seed, weights_digest(model) if model is not None else None]
+    # Only what is not the default: runs recorded before there was a choice keep their keys.
+    if (precision, compile) != ("float32", False):
+        described.append([precision, compile])
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -100,6 +111,8 @@ def run_method(
     checkpoint_seconds: float = 10.0,
     keep_checkpoint: bool = False,
     retain_scored: int | None = None,
+    precision: str = "float32",
+    compile: bool = False,
     replicas: Replicas | None = None,
 ) -> Result:
     """Run one method and score what comes out; see :func:`gradpivot.unlearn` for the arguments.
@@ -112,7 +125,7 @@ def run_method(
     if not isinstance(seed, int):
         raise GradPivotError(f"the seed is {seed!r}; give a whole number")
     task = task or Classification()
-    key = run_key(split, method, seed, model)
+    key = run_key(split, method, seed, model, precision=precision, compile=compile)
     replicas = replicas or Replicas.current()
     path = Path(checkpoint) if checkpoint is not None else None
     loop = Loop(
@@ -122,6 +135,8 @@ def run_method(
         progress=progress,
         checkpoint=path,
         checkpoint_seconds=checkpoint_seconds,
+        precision=precision,
+        compile=compile,
         replicas=replicas,
     )
     outcome = loop.run(method, model, task, split, key=key)
@@ -144,9 +159,11 @@ def run_method(
         )
     if path is not None and replicas.is_first and not keep_checkpoint:
         path.unlink(missing_ok=True)
-    return _result(
+    result = _result(
         outcome, scores, time.perf_counter() - unlearned, method, split, seed, model, replicas.size
     )
+    result.provenance.update(precision=precision, compile=compile)
+    return result
 
 
 def _result(

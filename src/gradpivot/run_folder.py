@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +17,12 @@ from gradpivot.errors import GradPivotError
 if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.run import Result
+    from gradpivot.training import Trained
 
-__all__ = ["read_config", "read_scores", "refuse_used", "write_run"]
+__all__ = ["read_config", "read_scores", "refuse_used", "write_run", "write_training"]
 
 _SCHEMA = "gradpivot.run/1"
+_TRAINING_SCHEMA = "gradpivot.training/1"
 
 
 def refuse_used(folder: Path, overwrite: bool) -> None:
@@ -51,6 +54,32 @@ def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, resul
     write_text(folder / "metrics.json", _json(metrics))
 
 
+def write_training(folder: Path, config: Mapping[str, Any], trained: Trained) -> None:
+    """Write what training left; ``metrics.json`` comes last, so a folder that has it is complete."""
+    from gradpivot.weights import save_weights
+
+    facts = {name: value for name, value in trained.provenance.items() if name != "environment"}
+    write_text(folder / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+    write_text(folder / "environment.json", _json(trained.provenance["environment"]))
+    save_weights(
+        trained.model,
+        folder / "model.safetensors",
+        {**facts, "test_accuracy": trained.test_accuracy, "diverged": trained.diverged},
+    )
+    metrics = {
+        "schema": _TRAINING_SCHEMA,
+        "label": trained.recipe.label,
+        "test_accuracy": trained.test_accuracy,
+        "epochs": [dataclasses.asdict(epoch) for epoch in trained.epochs],
+        "seconds": trained.seconds,
+        "evaluation_seconds": trained.evaluation_seconds,
+        "images_per_second": trained.images_per_second,
+        "diverged": trained.diverged,
+        "provenance": trained.provenance,
+    }
+    write_text(folder / "metrics.json", _json(metrics))
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """The settings of a run.
 
@@ -76,6 +105,10 @@ def read_scores(folder: Path) -> dict[str, Any]:
     """
     try:
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        if metrics["schema"] == _TRAINING_SCHEMA:
+            raise GradPivotError(
+                f"{folder} is a training's; repeat it with gradpivot train --config {folder}/config.yaml --out another"
+            )
         scores: dict[str, Any] = metrics["scores"]
     except FileNotFoundError:
         raise GradPivotError(f"{folder} has no metrics.json: that run did not finish") from None

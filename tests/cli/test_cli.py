@@ -68,8 +68,6 @@ def imports_torch(code: str) -> bool:
         ["--help"],
         ["methods", "--json"],
         ["recipes", "digits"],
-        ["data", "list"],
-        ["data", "check"],
         ["sweep", "--help"],
         ["--version"],
         ["completion", "bash"],

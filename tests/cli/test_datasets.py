@@ -46,6 +46,12 @@ def test_get_list_check(files, cache, capsys):
     assert capsys.readouterr().out == "cifar10 is sound\n"
 
 
+def test_needs_no_torch(cache):
+    words = "from gradpivot.cli import main; main(['data', 'list']); main(['data', 'check'])"
+    probe = f"import sys; {words}; import gradpivot.data.getting; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", probe], capture_output=True, check=False).returncode == 0
+
+
 def test_list_as_json(filled, cache, capsys):
     assert main(["data", "list", "--json"]) == 0
     told = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
@@ -102,6 +108,18 @@ def test_one_that_cannot_be_got_does_not_stop_the_others(cifar, cache, server, m
     told = capsys.readouterr()
     assert "cifar10 is here" in told.out
     assert "5 of 6 could not be got: mnist, fashion-mnist, svhn, resnet18-cifar10, fid-inception" in told.err
+
+
+def test_a_download_shows_how_far_it_is(cifar, server, monkeypatch, capsys):
+    archive = tar(cifar_binary(cifar), "cifar-10-batches-bin/")
+    served(monkeypatch, "cifar10", server, {"cifar-10-binary.tar.gz": archive})
+    monkeypatch.setattr("gradpivot.cli.datasets.wants_bars", lambda as_json: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["data", "get", "cifar10"]) == 0
+    told = capsys.readouterr().err
+    assert "Getting cifar10" in told
+    assert "kB" in told
 
 
 def test_a_full_disk_is_one_line(files, monkeypatch, capsys):

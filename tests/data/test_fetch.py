@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -169,6 +170,14 @@ def test_a_failing_client_says_why(client, tmp_path):
     client("npm", "exit 1")
     with pytest.raises(UnreachableError, match="it gave no reason"), package_file(NPM, tmp_path):
         pass
+
+
+@pytest.mark.parametrize("told", ["npm error code ENOSPC", "ERROR: [Errno 28] No space left on device"])
+def test_a_client_that_finds_the_disk_full_is_not_one_that_fails(told, client, tmp_path):
+    client("npm", f"echo '{told}' >&2; exit 1")
+    with pytest.raises(OSError, match="No space left") as error, package_file(NPM, tmp_path):
+        pass
+    assert error.value.errno == errno.ENOSPC
 
 
 def test_another_archive_is_refused_unopened(client, tmp_path):

@@ -221,6 +221,14 @@ def test_missing_files_are_named(cifar, tmp_path):
         get("cifar")
 
 
+def test_a_cache_that_may_only_be_read_is_used(cifar, cache, tmp_path, monkeypatch):
+    get("cifar10", given=put(tmp_path / "files", cifar_binary(cifar)))
+    (cache / "cifar10" / ".lock").unlink()
+    monkeypatch.setattr(getting, "locked", lambda *_: pytest.fail("wrote to the cache"))
+    assert get("cifar10")[1]
+    assert left_in(cache / "cifar10") == WHOLE - {".lock"}
+
+
 def test_what_a_killed_process_left_is_removed(cifar, cache, tmp_path):
     put(cache / "cifar10" / ".package-abc", {"half.tgz": b"half"})
     put(cache / "cifar10", {".data.safetensors.xyz": b"half", ".manifest.json.xyz": b"half"})

@@ -37,6 +37,26 @@ def test_none_counts_as_zero():
     assert gram_of([None], [None]) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_side_that_is_not_there_at_all(missing):
+    """One loss was asked for: its products are those with zeros in the other's place, in any mixture of sizes."""
+    shapes = [(3,), (PIECE + 7,), (5, 4), (), (2, PIECE // 2)]
+    there = [torch.randn(shape, generator=torch.Generator().manual_seed(i)) for i, shape in enumerate(shapes)]
+    there[2] = None
+    sides = [there, there]
+    sides[missing] = [None] * len(there)
+    zeros = [there, there]
+    zeros[missing] = [None if t is None else torch.zeros_like(t) for t in there]
+    assert gram_of(*sides) == pytest.approx(gram_of(*zeros), rel=1e-12)
+    assert gram_of(*sides)[missing] == gram_of(*sides).fr == 0
+    before, after = [torch.ones(shape) for shape in shapes], [torch.full(shape, 1.5) for shape in shapes]
+    squared, *along = change_along(before, after, *sides)
+    assert squared == pytest.approx(0.25 * sum(t.numel() for t in before))
+    assert along[missing] == 0
+    expected = sum(0.5 * float(t.double().sum()) for t in there if t is not None)
+    assert along[1 - missing] == pytest.approx(expected, rel=1e-6, abs=1e-3)
+
+
 def test_float32_gradients_are_accumulated_in_float64():
     """In float32 a million products of 1e-3 lose digits that nearly opposed gradients need."""
     f = [torch.full((1_000_000,), 1e-3)]

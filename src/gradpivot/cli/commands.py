@@ -23,9 +23,21 @@ from gradpivot.cli.console import (
     say_json,
     say_result,
     say_sweep,
+    say_trained,
     wants_bars,
+    watched_training,
 )
-from gradpivot.cli.inputs import prepare, refuse_file, set_threads, split_of, suited
+from gradpivot.cli.inputs import (
+    check_model,
+    device_named,
+    prepare,
+    problem_of,
+    refuse_file,
+    set_threads,
+    split_of,
+    suited,
+)
+from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.parser import print_completion
 from gradpivot.errors import GradPivotError
 from gradpivot.torchrun import device_of_process, joined, launched
@@ -73,6 +85,50 @@ def _(chosen: options.DemoOptions) -> int:
 
 
 @run.register
+def _(chosen: options.TrainOptions) -> int:
+    from gradpivot.run_folder import refuse_used, write_training
+    from gradpivot.training import everything, train_model
+
+    refuse_file(chosen.out)
+    refuse_used(chosen.out, chosen.overwrite)
+    set_threads(chosen.threads)
+    device, problem = device_named(chosen.device), problem_of(chosen)
+    data = everything(problem)
+    if chosen.model is not None:
+        check_model(problem, data, chosen.model)
+    checkpoint = chosen.out / "checkpoint.pt"
+    watched = watched_training(f"Training {problem.name}", chosen.training.epochs, chosen.json)
+    with terminating(), watched as (progress, tell):
+        trained = train_model(
+            problem,
+            chosen.training,
+            data=data,
+            seed=chosen.seed,
+            device=device,
+            precision=chosen.precision,
+            compile=chosen.compile,
+            workers=chosen.workers,
+            evaluate_every=chosen.evaluate_every,
+            progress=progress,
+            tell=tell,
+            checkpoint=checkpoint,
+            checkpoint_seconds=chosen.checkpoint_every,
+        )
+    settings = chosen.training.to_dict()
+    write_training(
+        chosen.out,
+        {**_computing(chosen, device), "evaluate_every": chosen.evaluate_every, **settings},
+        trained,
+    )
+    checkpoint.unlink(missing_ok=True)
+    if chosen.json:
+        say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
+    else:
+        say_trained(trained, chosen.problem, chosen.out)
+    return DIVERGED if trained.diverged else 0
+
+
+@run.register
 def _(chosen: options.UnlearnOptions) -> int:
     with joined() as replicas, nullcontext() if replicas.is_first else quiet():
         return _unlearn(chosen, replicas)
@@ -108,6 +164,8 @@ def _(chosen: options.TraceOptions) -> int:
             model=model,
             reference=chosen.reference,
             workers=chosen.workers,
+            precision=chosen.precision,
+            compile=chosen.compile,
         )
     with quiet() if chosen.pick and chosen.json else nullcontext():
         _write_comparison(comparison, chosen.out, chosen.json)
@@ -383,7 +441,7 @@ def _unlearn(chosen: options.UnlearnOptions, replicas: Replicas) -> int:
         model.to(device_of_process())
     method = suited(chosen.method, problem)  # type: ignore[attr-defined]
     checkpoint = chosen.out / "checkpoint.pt"
-    with bar(method.title, wants_bars(chosen.json)) as report:
+    with terminating(), bar(method.title, wants_bars(chosen.json)) as report:
         result = run_method(
             model,
             split,
@@ -395,6 +453,8 @@ def _unlearn(chosen: options.UnlearnOptions, replicas: Replicas) -> int:
             progress=report,
             checkpoint=checkpoint,
             keep_checkpoint=True,
+            precision=chosen.precision,
+            compile=chosen.compile,
             replicas=replicas,
         )
     status = DIVERGED if result.diverged else 0
@@ -477,6 +537,8 @@ def _keep_picked(
         task=problem.task,
         factory=problem.model,
         workers=chosen.workers,
+        precision=chosen.precision,
+        compile=chosen.compile,
     )
     save_weights(result.model, chosen.out / "model.safetensors", {"method": result.method.label})
     if chosen.json:
@@ -505,19 +567,29 @@ def _keep_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
 def _config(chosen: options.UnlearnOptions, method: Any) -> dict[str, Any]:
     """The options that decide the numbers, as 'unlearn --config' reads them; no path of this machine."""
     settings: dict[str, Any] = {
-        "problem": chosen.problem,
-        "model": chosen.model,
-        "normalise": chosen.normalise,
+        **_computing(chosen, device_named(chosen.device)),
         "map": list(chosen.map) or None,
         "classes": chosen.classes,
         "fraction": chosen.fraction,
         "indices": str(chosen.indices) if chosen.indices else None,
-        "seed": chosen.seed,
-        "threads": chosen.threads,
         **method.to_dict(),
     }
-    optional = ("model", "normalise", "map", "classes", "fraction", "indices")
+    optional = ("map", "classes", "fraction", "indices")
     return {name: value for name, value in settings.items() if value is not None or name not in optional}
+
+
+def _computing(chosen: options.ProblemRun, device: str) -> dict[str, Any]:
+    """The options of every run that decide its numbers."""
+    model = {"model": chosen.model, "normalise": chosen.normalise}
+    return {
+        "problem": chosen.problem,
+        **{name: value for name, value in model.items() if value is not None},
+        "seed": chosen.seed,
+        "threads": chosen.threads,
+        "device": device,
+        "precision": chosen.precision,
+        "compile": chosen.compile,
+    }
 
 
 def _described(method: Any) -> dict[str, Any]:

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from gradpivot.run import Result
     from gradpivot.sweep.store import Failure
     from gradpivot.sweep.sweeping import State
+    from gradpivot.training import Epoch, Trained
 
 __all__ = [
     "bar", "duration", "percentages", "quiet", "recipe_line", "recipe_table", "recipes_table", "say", "say_json",
-    "say_result", "say_sweep", "standing", "wants_bars", "watched_sweep",
+    "say_result", "say_sweep", "say_trained", "standing", "wants_bars", "watched_sweep", "watched_training",
 ]  # fmt: skip
 
 
@@ -70,6 +71,68 @@ def say_result(result: Result, out: Path) -> None:
         )
 
 
+def say_trained(trained: Trained, problem: str, out: Path) -> None:
+    """What training gave and where it is."""
+    if trained.diverged:
+        say(
+            f"Training diverged at step {trained.diverged['step']}: {trained.diverged['reason']}.",
+            f"The last finite weights are in {out}. Lower lr, or set max_norm.",
+        )
+        return
+    assert trained.test_accuracy is not None
+    say(
+        f"{100 * trained.test_accuracy:.2f} % of the test set after {len(trained.epochs)} epochs; "
+        f"{duration(trained.seconds)}, {trained.images_per_second:,.0f} samples/s. Everything is in {out}",
+        f"Make it forget: gradpivot unlearn cup --problem {problem} --classes 0 "
+        f"--weights {out / 'model.safetensors'}",
+    )
+
+
+@contextmanager
+def watched_training(
+    title: str, epochs: int, as_json: bool
+) -> Iterator[tuple[Callable[[int, int], None] | None, Callable[[Epoch], None] | None]]:
+    """Show how training goes: a line an epoch, at a terminal with a bar below them; nothing beside JSON."""
+    if as_json:
+        yield None, None
+        return
+    clock = _Clock()
+    if not sys.stderr.isatty():
+
+        def write(epoch: Epoch) -> None:
+            sys.stderr.write(f"{_epoch_line(epoch, epochs)}{clock.left}\n")
+            sys.stderr.flush()
+
+        yield clock, write
+        return
+    from gradpivot.progress import bar_below_lines
+
+    with bar_below_lines(title) as (report, above):
+        yield report, lambda epoch: above(_epoch_line(epoch, epochs))
+
+
+def _epoch_line(epoch: Epoch, epochs: int) -> str:
+    scored = "" if epoch.test_accuracy is None else f", test accuracy {100 * epoch.test_accuracy:.2f} %"
+    return f"epoch {epoch.number}/{epochs}: loss {epoch.train_loss:.4f}{scored}"
+
+
+class _Clock:
+    """How long is left, from what was done since the start of this process."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, float] | None = None
+        self.left = ""
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self._first is None:
+            self._first = done, now
+        before, started = self._first
+        if done > before:
+            seconds = (now - started) / (done - before) * (total - done)
+            self.left = f", {duration(seconds)} left" if done < total else ""
+
+
 def say_sweep(state: State, failures: Sequence[Failure], store: Path) -> None:
     """How a sweep ended, what could not be done, and what to do next."""
     told = (
@@ -99,13 +162,9 @@ def recipes_table(recipes: Sequence[Recipe]) -> Table:
     """One line a recipe."""
     from rich.table import Table
 
-    from gradpivot.recipes.problem import list_problems
-
     table = Table("recipe", "what it compares", "problem", "runs", box=None, pad_edge=False)
     for recipe in recipes:
-        there = recipe.problem in list_problems() or ":" in recipe.problem
-        problem = recipe.problem if there else f"{recipe.problem} (bring your own)"
-        table.add_row(recipe.name, recipe.title, problem, f"{recipe.runs:,}")
+        table.add_row(recipe.name, recipe.title, recipe.problem, f"{recipe.runs:,}")
     return table
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli.console import bar, wants_bars
-from gradpivot.cli.options import ProblemOptions
+from gradpivot.cli.options import ProblemOptions, ProblemRun
 from gradpivot.errors import GradPivotError
+from gradpivot.methods.retrain import Retrain
 from gradpivot.recipes.recipe import filled, numbers_in
 
 if TYPE_CHECKING:
@@ -17,33 +18,68 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.recipes.problem import Problem
 
-__all__ = ["check_model", "prepare", "refuse_file", "set_threads", "split_of", "suited"]
+__all__ = [
+    "check_model", "device_named", "prepare", "problem_of", "refuse_file", "set_threads", "split_of", "suited",
+]  # fmt: skip
 
 
 def prepare(chosen: ProblemOptions) -> tuple[Problem, ForgetSplit, nn.Module]:
     """The problem, what to forget, and the model to start from."""
-    from gradpivot.recipes.problem import find_problem, with_model
     from gradpivot.sweep.original import train_original
 
     if chosen.map and chosen.weights is None:
         raise GradPivotError("--map renames the keys of a weights file; name that with --weights")
-    if chosen.normalise is not None and chosen.model is None:
-        raise GradPivotError("--normalise goes with --model: a problem's own model has its normalisation")
     set_threads(chosen.threads)
-    # A console script, unlike "python -m", does not look for modules where the user stands.
-    sys.path.insert(0, str(Path.cwd()))
-    problem = find_problem(chosen.problem)
-    if chosen.model is not None:
-        problem = with_model(problem, chosen.model, chosen.normalise)
+    device = device_named(chosen.device)
+    problem = problem_of(chosen)
     split = split_of(
         problem, classes=chosen.classes, fraction=chosen.fraction, indices=chosen.indices, seed=chosen.seed
     )
     if chosen.model is not None:
         check_model(problem, split, chosen.model)
     if chosen.weights is not None:
-        return problem, split, _loaded(problem, chosen)
+        return problem, split, _loaded(problem, chosen).to(device)
     with bar("Training the original model", wants_bars(chosen.json)) as report:
-        return problem, split, train_original(problem, split, chosen.seed, report)
+        model = train_original(
+            problem,
+            split,
+            chosen.seed,
+            report,
+            device=device,
+            precision=chosen.precision,
+            compile=chosen.compile,
+        )
+    return problem, split, model
+
+
+def problem_of(chosen: ProblemRun) -> Problem:
+    """The problem that the options name, with the model that they name; also from modules where the user stands."""
+    from gradpivot.recipes.problem import find_problem, with_model
+
+    if chosen.normalise is not None and chosen.model is None:
+        raise GradPivotError("--normalise goes with --model: a problem's own model has its normalisation")
+    # A console script, unlike "python -m", does not look for modules there.
+    sys.path.insert(0, str(Path.cwd()))
+    problem = find_problem(chosen.problem)
+    return problem if chosen.model is None else with_model(problem, chosen.model, chosen.normalise)
+
+
+def device_named(name: str) -> str:
+    """The device that an option names, if it is there and can be used.
+
+    Raises:
+        GradPivotError: if not, with the way out.
+    """
+    import torch
+
+    if name == "mps":
+        raise GradPivotError(
+            "--device mps cannot be used: it has no float64, in which Gram matrices and confidences are summed; use cpu"
+        )
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise GradPivotError("--device cuda: torch finds no CUDA device here; use cpu, or auto")
+    return "cuda" if there and name in ("cuda", "auto") else "cpu"
 
 
 def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
@@ -113,10 +149,8 @@ def split_of(
 
 
 def suited(method: Any, problem: Problem) -> Any:
-    """The method with the problem's own settings where the user left the defaults."""
-    if method == type(problem.training)():
-        return problem.training
-    return filled(method, problem.settings)
+    """The method with the problem's own settings where the user left them open; a training recipe has none of these."""
+    return method if isinstance(method, Retrain) else filled(method, problem.settings)
 
 
 def refuse_file(folder: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from gradpivot.methods.retrain import Retrain
+
 __all__ = [
     "CompareOptions",
     "CompletionOptions",
@@ -17,6 +19,7 @@ __all__ = [
     "DemoOptions",
     "MethodsOptions",
     "ProblemOptions",
+    "ProblemRun",
     "RecipesOptions",
     "ReportOptions",
     "ReproduceCifar10ClassOptions",
@@ -28,6 +31,7 @@ __all__ = [
     "StoreImportOptions",
     "SweepOptions",
     "TraceOptions",
+    "TrainOptions",
     "UnlearnOptions",
 ]
 
@@ -63,11 +67,57 @@ class DemoOptions(_Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProblemOptions(_Run):
-    """What every command that unlearns something of the user's has."""
+class ProblemRun(_Run):
+    """What every command that computes on a problem of the user's has."""
 
     problem: str = "digits"
     """digits, toy, or your own as my_module:my_problem (a function that returns a Problem)."""
+    model: str | None = None
+    """Another model: resnet18, resnet20, resnet56, small, cnn, my_module:make_model, timm:NAME, torchvision:NAME."""
+    normalise: str | None = None
+    """How that model's inputs are: none ([0, 1]), cifar10, imagenet, or mean/std, for example 0.5/0.25."""
+    device: Literal["cpu", "cuda", "mps", "auto"] = "cpu"
+    """Where to compute; auto takes a CUDA device if there is one."""
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Number format of forward and backward passes; weights and scores stay in the model's own."""
+    compile: bool = False
+    """Let torch.compile make their code; pays off in long runs."""
+    workers: int = 0
+    """Data-loading processes for data that are not tensors; never changes a number."""
+    json: bool = False
+    """Print the result as JSON on standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(ProblemRun):
+    """Train an original model on all of a problem's data. Killed or interrupted, the same command continues.
+
+    Leaves a folder with settings, accuracies and weights, which 'unlearn --weights' takes. The retrained reference is
+    'unlearn retrain', with the same recipe.
+
+    example: gradpivot train --problem cifar10 --recipe short --threads 2 --out runs/original
+
+    example: gradpivot unlearn cup --problem cifar10 --classes 0 --weights runs/original/model.safetensors
+    """
+
+    recipe: Literal["problem", "paper", "short"] = "problem"
+    """The problem's own, the paper's (200 epochs) or a short one (one cycle, 15 epochs); options typed here win."""
+    out: Path = Path("runs/train")
+    """The folder."""
+    overwrite: bool = False
+    """Replace a finished training in the same folder."""
+    evaluate_every: int = 1
+    """Score the test set after every so many epochs; 0 for the end only. Never changes a weight."""
+    checkpoint_every: float = 30.0
+    """Seconds between checkpoints."""
+    training: Retrain = field(default_factory=Retrain)
+    """How to train. The defaults shown here are replaced by what --recipe names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemOptions(ProblemRun):
+    """What every command that unlearns something of the user's has."""
+
     classes: str | None = None
     """Forget these classes: 3, or 3,5, or 0-4."""
     fraction: float | None = None
@@ -78,16 +128,8 @@ class ProblemOptions(_Run):
     """Start from these weights (.pt, .pth, .bin, .ckpt, safetensors); the original is trained anew if not given."""
     map: tuple[str, ...] = ()
     """Rename parts of the keys in the weights file: fc=linear downsample=shortcut; aux=- leaves out."""
-    model: str | None = None
-    """Another model: resnet18, resnet20, resnet56, small, cnn, my_module:make_model, timm:NAME, torchvision:NAME."""
-    normalise: str | None = None
-    """How that model's inputs are: none ([0, 1]), cifar10, imagenet, or mean/std, for example 0.5/0.25."""
-    workers: int = 0
-    """Data-loading processes for data that are not tensors; never changes a number."""
     protocol: Literal["clean", "paper"] = "clean"
     """Defaults of the method: clean (safe) or paper (as printed)."""
-    json: bool = False
-    """Print the result as JSON on standard output."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Union
@@ -41,6 +42,7 @@ _ABOUT = """Controllable machine unlearning: make a trained PyTorch model forget
 
   gradpivot demo                                   a frontier of a real model, in a minute
   gradpivot unlearn cup --gamma 0.5 --classes 3    forget the digit 3
+  gradpivot train --problem digits                 a model of your own to begin with
   gradpivot sweep digits --store runs/digits       every method, every digit, compared
   gradpivot methods                                what there is
   gradpivot --version
@@ -73,6 +75,7 @@ def print_completion(shell: str) -> None:
 def _commands() -> dict[str, Callable[..., Any]]:
     return {
         "demo": options.DemoOptions,
+        "train": options.TrainOptions,
         "unlearn": _choosing_method(options.UnlearnOptions),
         "trace": _choosing_method(options.TraceOptions),
         "reproduce": _nested("Run one of the paper's experiments, or ours.", _EXPERIMENTS),
@@ -123,20 +126,42 @@ def _with_file_and_protocol(words: list[str]) -> list[str]:
         return words
     command, typed = words[0], words[1:]
     settings = _read_file(_value_of("--config", typed))
+    if command == "train":
+        settings.pop("method", None)
+        recipe = _value_of("--recipe", typed) or str(settings.get("recipe", "problem"))
+        return [command, *_training_words(recipe, typed, settings), *_as_words(settings), *typed]
     if command not in _WITH_METHOD:
         # 'reproduce' has options only after the name of its experiment.
         named = 1 if typed and typed[0] in _EXPERIMENTS else 0
         return [command, *typed[:named], *_as_words(settings), *typed[named:]]
     protocol = _value_of("--protocol", typed) or settings.get("protocol")
-    if not settings and protocol != "paper":
-        return words
     place = _place_of_method(typed)
+    retrains = (settings.get("method") if place is None else typed[place]) == "retrain"
+    if not settings and protocol != "paper" and not retrains:
+        return words
     from_file = settings.pop("method", "cup")
     name = str(from_file) if place is None else typed.pop(place)
     kind = method_class(name)
-    printed = dict(kind.paper) if protocol == "paper" else {}
+    if retrains:
+        printed = _training_words("paper" if protocol == "paper" else "problem", typed, settings)
+    else:
+        printed = _as_words(kind.paper) if protocol == "paper" else []
     # The method's name comes first, because its options are only known after it.
-    return [command, name, *_as_words(printed), *_as_words(settings), *typed]
+    return [command, name, *printed, *_as_words(settings), *typed]
+
+
+def _training_words(recipe: str, typed: Sequence[str], settings: Mapping[str, Any]) -> list[str]:
+    """A training recipe's settings as words: typed ones come after them and win, be they defaults or not."""
+    if recipe not in ("problem", "paper", "short") or {"--help", "-h"} & set(typed):
+        # What is mistyped is told by the parser; help needs no problem, which would import torch.
+        return []
+    from gradpivot.recipes.problem import find_problem
+
+    # A console script, unlike "python -m", does not look for modules where the user stands.
+    sys.path.insert(0, str(Path.cwd()))
+    name = _value_of("--problem", typed) or settings.get("problem") or options.ProblemRun().problem
+    chosen = find_problem(str(name)).training_recipe(recipe).to_dict()
+    return _as_words({name: value for name, value in chosen.items() if name != "method"})
 
 
 def _place_of_method(words: Sequence[str]) -> int | None:

@@ -73,7 +73,7 @@ def data_folder() -> Path:
     return Path.home() / ".cache" / "gradpivot"
 
 
-def cached_file(name: str, file: str | None = None) -> Path:
+def cached_file(name: str) -> Path:
     """The path of an entry's file, checked: it is there, whole, and what was put there.
 
     The SHA-256 costs 0.1 s for CIFAR-10 and is computed once a process, as long as the file stays as it is; wrong
@@ -82,14 +82,11 @@ def cached_file(name: str, file: str | None = None) -> Path:
 
     Args:
         name: An entry of the catalogue.
-        file: Its file; there is only one.
 
     Raises:
         GradPivotError: if it is missing or damaged, with the command that gets it.
     """
     known = entry(name)
-    if file is not None and file != known.file:
-        raise GradPivotError(f"{name} has no file {file}; its file is {known.file}")
     path = data_folder() / name / known.file
     manifest = read_manifest(name)
     if manifest is None and not path.exists():

@@ -5,8 +5,10 @@ Both give a file whose digest has been checked; neither opens it.
 
 from __future__ import annotations
 
+import errno
 import http.client
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -145,7 +147,7 @@ def package_file(package: Package, folder: Path) -> Iterator[Path]:
 
 def _client_words(package: Package) -> list[str]:
     if package.client == "npm":
-        return [_client("npm", package), "pack", "--silent", "--ignore-scripts", "--fetch-retries=1",
+        return [_client("npm", package), "pack", "--loglevel=error", "--ignore-scripts", "--fetch-retries=1",
                 f"{package.name}@{package.version}"]  # fmt: skip
     if package.client == "apt":
         return [_client("apt-get", package), "download", "-qq", "-o", "Acquire::Retries=1", package.name]
@@ -175,6 +177,8 @@ def _run(words: list[str], folder: Path, package: Package) -> None:
             ) from None
         finally:
             _end(process)
+    if process.returncode and ("ENOSPC" in told or os.strerror(errno.ENOSPC) in told):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
     if process.returncode:
         raise UnreachableError(f"the {package} could not be fetched ({_last_line(told)})")
 

@@ -72,6 +72,9 @@ def get(
     """
     known = entry(name)
     folder = data_folder() / name
+    # Before the lock, which a cache that others keep for us and we may only read would refuse.
+    if (there := _sound(name)) is not None:
+        return there, True
     with locked(folder, lambda: tell(f"another process is getting {name}; waiting for it")):
         if (there := _sound(name) or _adopted(known)) is not None:
             return there, True

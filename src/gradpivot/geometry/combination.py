@@ -65,7 +65,7 @@ def _by_foreach(
     import torch
 
     present = [t for t in target if t is not None]
-    if present:
+    if present and target_weight != 1:
         torch._foreach_mul_(present, target_weight)
     both = [(t, o) for t, o in zip(target, other, strict=True) if t is not None and o is not None]
     if both and other_weight != 0:

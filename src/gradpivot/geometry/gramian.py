@@ -123,6 +123,14 @@ def _sums(totals: dict[Any, Tensor]) -> list[float]:
 
 def _aligned_pieces(*sides: Gradient) -> Iterator[tuple[Tensor | None, ...]]:
     """Corresponding 1-D float64 pieces of all sides, small parameters gathered into one piece."""
+    absent = [all(tensor is None for tensor in side) for side in sides]
+    if any(absent) and not all(absent):
+        # A loss that was not asked for: what is left can be gathered, which a parameter with one gradient cannot.
+        rest = _aligned_pieces(*(side for side, gone in zip(sides, absent, strict=True) if not gone))
+        for found in rest:
+            in_turn = iter(found)
+            yield tuple(None if gone else next(in_turn) for gone in absent)
+        return
     bucket: list[tuple[Tensor, ...]] = []
     size = 0
     for part in zip(*sides, strict=True):

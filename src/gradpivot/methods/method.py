@@ -215,7 +215,8 @@ class Descent(Method):
         optimizer: ``sgd``, ``adam`` or ``adamw``.
         momentum: Of SGD.
         weight_decay: Of every optimiser.
-        schedule: Learning rate over the run: ``constant``, or ``cosine`` down to zero.
+        schedule: Learning rate over the run: ``constant``, ``cosine`` down to zero, or ``one_cycle``: up in the first
+            fifth, then down to zero.
         batchnorm: ``frozen`` keeps running statistics, ``train`` updates them, ``recalibrate`` recomputes them on
             retain data at the end.
         max_norm: Limit on the length of the gradient; None for no limit.
@@ -229,7 +230,7 @@ class Descent(Method):
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     momentum: float = 0.9
     weight_decay: float = 0.0
-    schedule: Literal["constant", "cosine"] = "constant"
+    schedule: Literal["constant", "cosine", "one_cycle"] = "constant"
     batchnorm: Literal["frozen", "train", "recalibrate"] = "frozen"
     max_norm: float | None = 1.0
 

@@ -48,10 +48,32 @@ class Problem:
     retain_scored: int | None = None
     images: Images | None = None
 
+    def training_recipe(self, name: str = "problem") -> Retrain:
+        """How to train the model: the problem's own recipe, or a general one with this problem's augmentation.
+
+        Args:
+            name: ``problem``; ``paper`` (200 epochs) or ``short`` (15).
+
+        Raises:
+            GradPivotError: for another name.
+        """
+        if name == "problem":
+            return self.training
+        known = {"paper": Retrain.paper, "short": Retrain.short}
+        if name not in known:
+            raise GradPivotError(
+                f"there is no training recipe {name!r}; choose problem, {' or '.join(known)}"
+            )
+        return Retrain.from_dict({"augment": self.settings.get("augment"), **known[name]})
+
 
 _BUILT_IN = {
     "cifar10": "gradpivot.recipes.cifar10:cifar10",
+    "cifar10-small": "gradpivot.recipes.cifar10:cifar10_small",
     "digits": "gradpivot.recipes.digits:digits",
+    "fashion-mnist": "gradpivot.recipes.mnist:fashion_mnist",
+    "mnist": "gradpivot.recipes.mnist:mnist",
+    "svhn": "gradpivot.recipes.svhn:svhn",
     "toy": "gradpivot.recipes.toy:toy",
 }
 

@@ -5,34 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from torch import nn
 
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop, Progress
 from gradpivot.parallel import Replicas
 from gradpivot.tasks.classification import Classification
+from gradpivot.training import FitToAll
 from gradpivot.weights import load_weights, save_weights
 
 if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
-    from gradpivot.methods.retrain import Retrain
     from gradpivot.recipes.problem import Problem
-    from gradpivot.tasks.task import Task
 
 __all__ = ["original_model", "train_original"]
-
-
-class _TrainOnAll:
-    """Ordinary training on all of the data, behind the interface that the Loop runs."""
-
-    def __init__(self, recipe: Retrain) -> None:
-        self._recipe = recipe
-
-    def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Train ``model`` from a new initialisation; what will be forgotten is learned here."""
-        loop.initialise(model)
-        self._recipe.fit(model, task, split.train, np.arange(len(split.train)), loop)
 
 
 def train_original(
@@ -42,6 +28,8 @@ def train_original(
     progress: Progress | None = None,
     *,
     device: str = "cpu",
+    precision: str = "float32",
+    compile: bool = False,
 ) -> nn.Module:
     """The problem's own trained model, or one trained on all of ``split.train`` with the problem's recipe.
 
@@ -51,9 +39,16 @@ def train_original(
     if problem.original is not None:
         return problem.original().to(device).eval()
     # Alone, also among several processes: with BatchNorm in train mode they would train another model together.
-    loop = Loop(seed=seed, factory=problem.model, progress=progress, replicas=Replicas())
+    loop = Loop(
+        seed=seed,
+        factory=problem.model,
+        progress=progress,
+        precision=precision,
+        compile=compile,
+        replicas=Replicas(),
+    )
     outcome = loop.run(
-        _TrainOnAll(problem.training), problem.model().to(device), problem.task or Classification(), split
+        FitToAll(problem.training), problem.model().to(device), problem.task or Classification(), split
     )
     if outcome.diverged:
         raise GradPivotError(f"training the original model diverged ({outcome.diverged}); lower its lr")

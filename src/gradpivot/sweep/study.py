@@ -45,6 +45,8 @@ def run_study(
     model: nn.Module | None = None,
     reference: bool = True,
     workers: int = 0,
+    precision: str = "float32",
+    compile: bool = False,
 ) -> Comparison:
     """Run every method of every series once, beside the original and a retrained reference.
 
@@ -62,6 +64,8 @@ def run_study(
         model: The original, if it is not to be trained here.
         reference: Whether to train a retrained reference.
         workers: Data-loading processes; never changes a number.
+        precision: Number format of the losses' passes, for the reference too.
+        compile: Whether ``torch.compile`` makes their code.
     """
     records = Records(folder / "runs")
     total = 1 + reference + sum(len(methods) for methods in series.values())
@@ -74,7 +78,8 @@ def run_study(
     tell("training the original model")
     if model is None:
         model = original_model(problem, split, seed, folder / f"original-{seed}.safetensors")
-    one = partial(_recorded, records, problem, model, split, seed=seed, workers=workers)
+    computed = {"precision": precision, "compile": compile}
+    one = partial(_recorded, records, problem, model, split, seed=seed, workers=workers, computed=computed)
     scores = evaluate(model, split, problem.task or Classification(), workers=workers)
     original = Point(label="Original", settings={}, scores=scores)
     done += 1
@@ -110,16 +115,17 @@ def run_study(
         provenance={
             "seed": seed,
             "training": problem.training.to_dict(),
-            "environment": environment(),
+            "environment": environment(str(next(model.parameters()).device)),
+            **computed,
             "damaged_records_redone": [path.name for path in records.damaged],
             **(provenance or {}),
         },
     )
 
 
-def _record_key(run: str) -> str:
+def _record_key(run: str, device: str) -> str:
     """A run and what else its last digits depend on: a record of other versions or threads is not reused."""
-    facts = environment()
+    facts = environment(device)
     place = [run, facts["gradpivot"], facts["packages"]["torch"], facts["threads"], facts["device"]]
     return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:16]
 
@@ -133,14 +139,16 @@ def _recorded(
     *,
     seed: int,
     workers: int,
+    computed: Mapping[str, Any],
 ) -> Point:
     """The run's point, from its record or by running it."""
-    key = _record_key(run_key(split, method, seed, model))
+    device = str(next(model.parameters()).device)
+    key = _record_key(run_key(split, method, seed, model, **computed), device)
     known = records.get(key)
     if known is not None:
         return Point.from_dict(known)
     result = run_method(
-        model, split, method, seed=seed, task=problem.task, factory=problem.model, workers=workers
+        model, split, method, seed=seed, task=problem.task, factory=problem.model, workers=workers, **computed
     )
     point = result.point()
     records.put(key, point.to_dict())

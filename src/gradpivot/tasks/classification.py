@@ -55,6 +55,9 @@ class Classification:
         """The model's logits (n×k) and the targets (n) of a batch."""
         inputs, targets = self.adapter(batch)
         logits = self.outputs(model, inputs)
+        if logits.dtype in _half_types():
+            # Whatever the network computes in: eight bits of log p are too few for a loss near zero.
+            logits = logits.float()
         targets = targets.to(logits.device).long().reshape(-1)
         if logits.ndim != 2 or logits.shape[1] < 2 or len(logits) != len(targets):
             raise GradPivotError(
@@ -74,6 +77,21 @@ class Classification:
 
         return cross_entropy(*self.logits(model, batch))
 
+    def smoothed_loss(self, model: nn.Module, batch: Any, smoothing: float) -> Tensor:
+        """The mean cross-entropy to (1 − ε)·y + ε·uniform (Szegedy et al., 2016, §7).
+
+        Raises:
+            GradPivotError: if :meth:`retain_loss` is the user's own: there is nothing known to smooth.
+        """
+        from torch.nn.functional import cross_entropy
+
+        if type(self).retain_loss is not Classification.retain_loss:
+            raise GradPivotError(
+                f"label smoothing changes the cross-entropy, and {type(self).__name__} has a retain_loss of its own; "
+                f"use label_smoothing=0"
+            )
+        return cross_entropy(*self.logits(model, batch), label_smoothing=smoothing)
+
     def forget_loss(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
         """The mean of ``objective`` on the batch's logits."""
         return objective(*self.logits(model, batch))
@@ -84,6 +102,12 @@ class Classification:
         # float64: near 1 a float32 softmax has steps of 6e-8 and the membership attack sees ties.
         confidence = logits.double().softmax(1).gather(1, targets[:, None])[:, 0]
         return Predictions(confidence, logits.argmax(1) == targets)
+
+
+def _half_types() -> tuple[Any, ...]:
+    import torch
+
+    return torch.float16, torch.bfloat16
 
 
 def _within(targets: Tensor, classes: int) -> bool:

@@ -186,8 +186,11 @@ class MethodContract:
         assert make_method(as_json) == self.method
         words = ["unlearn", self.method.name]
         for name, value in self.method.to_dict().items():
-            if name != "method":
-                words += [f"--{name.replace('_', '-')}", str(value)]
+            option = name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(f"--{option}" if value else f"--no-{option}")
+            elif name != "method":
+                words += [f"--{option}", str(value)]
         assert parse(words).method == self.method
 
     def test_is_registered(self) -> None:

@@ -1,0 +1,144 @@
+"""How forward and backward passes are computed: number format, loss scale, compilation.
+
+Only the passes: weights, the gradients that come out, Gram matrices, optimiser steps and evaluation stay as they are.
+Micikevicius et al., "Mixed Precision Training" (ICLR 2018).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradpivot.backward import Gradient, gradient_of
+from gradpivot.errors import GradPivotError
+
+__all__ = ["PRECISIONS", "Passes", "check_precision", "evaluating"]
+
+PRECISIONS = ("float32", "bfloat16", "float16")
+"""``float32`` leaves everything as the model has it; the others are autocast around the losses."""
+
+_FIRST_SCALE = 2.0**16
+_PASSES_TO_DOUBLE = 2000
+_COMPILERS = ("torch._dynamo", "torch._inductor", "torch._functorch")
+
+
+def check_precision(precision: str) -> None:
+    """Raise unless it is one of :data:`PRECISIONS`."""
+    if precision not in PRECISIONS:
+        raise GradPivotError(f"precision is {precision!r}; choose one of {', '.join(PRECISIONS)}")
+
+
+class Passes:
+    """The forward and backward passes of one run on one model.
+
+    float16 has too little range for small gradients: the loss is multiplied by a scale s, its gradient divided by it.
+    Where that overflows the pass is done again with s/2, so that no step is lost; after 2,000 passes without an
+    overflow s is doubled. s is a power of two, so scaling rounds nothing.
+
+    Args:
+        model: What is run; its call is compiled in place, its ``state_dict`` keeps its names. None for plain passes.
+        precision: One of :data:`PRECISIONS`.
+        compiled: Whether ``torch.compile`` makes the forward and backward code.
+    """
+
+    def __init__(
+        self, model: nn.Module | None = None, precision: str = "float32", compiled: bool = False
+    ) -> None:
+        check_precision(precision)
+        self._dtype = None if precision == "float32" else getattr(torch, precision)
+        self._scale = _FIRST_SCALE if precision == "float16" else 1.0
+        self._clean = 0
+        self._device = "cpu"
+        self._compiled: nn.Module | None = None
+        if model is None:
+            return
+        self._device = next((p.device.type for p in model.parameters()), "cpu")
+        if self._dtype is not None:
+            _refuse_other_types(model, precision)
+        if compiled:
+            model.compile()
+            self._compiled = model
+
+    def loss_and_gradient(
+        self, loss: Callable[[], Tensor], parameters: Sequence[Tensor]
+    ) -> tuple[Gradient, float]:
+        """∂loss/∂parameters, None where the loss does not reach, and the loss's value.
+
+        Raises:
+            GradPivotError: if the code cannot be compiled, or as :func:`gradpivot.backward.gradient_of` does.
+        """
+        try:
+            while True:
+                with self._forward():
+                    value = loss()
+                if self._dtype is not torch.float16:
+                    return gradient_of(value, parameters), float(value.detach())
+                gradient, number = gradient_of(value * self._scale, parameters), float(value.detach())
+                if self._unscaled(gradient) or not math.isfinite(number):
+                    return gradient, number
+        except Exception as error:
+            if self._compiled is None or not type(error).__module__.startswith(_COMPILERS):
+                raise
+            cause = getattr(error, "inner_exception", error)
+            told = next((line.strip() for line in str(cause).splitlines() if line.strip()), "")
+            raise GradPivotError(
+                f"torch.compile failed ({type(cause).__name__}: {told}); run without compile"
+            ) from error
+
+    def release(self) -> None:
+        """Give the model its ordinary call back."""
+        if self._compiled is not None:
+            # There is no public way back; this is what copying a compiled module leaves out.
+            self._compiled._compiled_call_impl = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next pass depends on."""
+        return {"scale": self._scale, "clean": self._clean}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`state_dict`."""
+        self._scale, self._clean = state["scale"], state["clean"]
+
+    def _forward(self) -> torch.autocast:
+        return torch.autocast(self._device, dtype=self._dtype, enabled=self._dtype is not None)
+
+    def _unscaled(self, gradient: Gradient) -> bool:
+        """Divide by the scale; whether the gradient is one to use, be it finite or beyond help."""
+        present = [g for g in gradient if g is not None]
+        finite = all(bool(g.isfinite().all()) for g in present)
+        if not finite and self._scale > 1:
+            self._scale, self._clean = self._scale / 2, 0
+            return False
+        torch._foreach_mul_(present, 1 / self._scale)
+        self._clean += 1
+        if self._clean == _PASSES_TO_DOUBLE:
+            self._scale, self._clean = self._scale * 2, 0
+        return True
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode for the block, without compiling a second program for it; every module's mode comes back."""
+    modes = [module.training for module in model.modules()]
+    model.eval()
+    try:
+        with torch.compiler.set_stance("force_eager"):
+            yield
+    finally:
+        for module, training in zip(model.modules(), modes, strict=True):
+            module.training = training
+
+
+def _refuse_other_types(model: nn.Module, precision: str) -> None:
+    """Autocast leaves float64 alone, silently; half-precision weights would lose the updates."""
+    for name, parameter in model.named_parameters():
+        if parameter.dtype is not torch.float32:
+            raise GradPivotError(
+                f"precision is {precision}, but the weight {name} is {str(parameter.dtype).removeprefix('torch.')}; "
+                f"use precision='float32', which computes in the model's own format, or model.float()"
+            )

@@ -1,0 +1,49 @@
+"""The built-in problems: there for every recipe, made without their data, and clear about where those come from."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gradpivot.errors import GradPivotError
+from gradpivot.recipes.problem import find_problem, list_problems
+from gradpivot.recipes.recipe import list_recipes, load_recipe
+
+FETCHED = [name for name in list_problems() if name not in ("digits", "toy")]
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_every_recipe_has_its_problem(name):
+    assert load_recipe(name).problem in list_problems()
+
+
+@pytest.mark.parametrize("name", FETCHED)
+def test_a_model_takes_the_stored_bytes(name):
+    problem = find_problem(name)
+    images = problem.images
+    batch = torch.randint(0, 256, (2, images.channels, images.size, images.size), dtype=torch.uint8)
+    logits = problem.model().eval()(batch)
+    assert logits.shape == (2, images.classes)
+    assert logits.dtype is torch.float32
+
+
+@pytest.mark.parametrize("name", FETCHED)
+def test_without_data_it_says_how_to_get_them(name, monkeypatch, tmp_path):
+    monkeypatch.setenv("GRADPIVOT_DATA", str(tmp_path))
+    with pytest.raises(GradPivotError, match="is not on this machine; run 'gradpivot data get"):
+        find_problem(name).load()
+
+
+def test_the_pretrained_network_is_asked_for_by_name(monkeypatch, tmp_path):
+    monkeypatch.setenv("GRADPIVOT_DATA", str(tmp_path))
+    problem = find_problem("cifar10")
+    assert problem.original is not None
+    with pytest.raises(GradPivotError, match="run 'gradpivot data get resnet18-cifar10'"):
+        problem.original()
+
+
+def test_reference_and_original_of_the_small_problem_are_trained_alike():
+    problem = find_problem("cifar10-small")
+    assert problem.original is None
+    assert problem.training.schedule == "one_cycle"
+    assert problem.training.augment == problem.settings["augment"] == "crop_flip"
