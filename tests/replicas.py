@@ -244,6 +244,24 @@ def reduced(folder: Path) -> Any:
 
 
 @check
+def exchanged(folder: Path) -> Any:
+    """How often, and how much, a run of two steps exchanges."""
+    sizes: list[int] = []
+    real = dist.all_reduce
+
+    def counted(tensor: torch.Tensor, **options: Any) -> Any:
+        sizes.append(tensor.numel())
+        return real(tensor, **options)
+
+    dist.all_reduce = counted
+    try:
+        Loop().run(CUP(epochs=1, batch_size=8), mlp(), Classification(), split())
+    finally:
+        dist.all_reduce = real
+    return sizes
+
+
+@check
 def draws(folder: Path) -> Any:
     """Inside a loss every process draws its own numbers, outside it all draw the same; the caller's stay."""
     torch.manual_seed(7)

@@ -198,6 +198,13 @@ def test_one_vector_holds_all_dtypes_and_layouts(found):
     ]
 
 
+def test_a_step_is_one_exchange_of_two_gradients(found):
+    model = replicas.mlp()
+    weights, tensors = sum(p.numel() for p in model.parameters()), len(list(model.parameters()))
+    # Beside each gradient: its loss, and whether each of its tensors is there at all.
+    assert found[0]["exchanged"] == [2 * (weights + tensors + 1)] * 2
+
+
 def test_losses_draw_by_process_and_methods_together(found):
     first, second = (f["draws"] for f in found)
     assert first["inside"] != second["inside"]

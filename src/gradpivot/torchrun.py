@@ -92,7 +92,11 @@ def may_speak(message: str, *, of_others: bool = False) -> bool:
         of_others: It is that another process has gone; then it is told only if that one has said nothing.
     """
     if _store is None:
-        return is_first()
+        if not is_first():
+            # What ends one process before they have met mostly ends the first too, which then speaks, and torchrun
+            # ends this one. If it does not, the failure is this one's own.
+            let_others_speak()
+        return True
     with suppress(Exception):
         # The store goes with the process that keeps it; then nobody can have been asked.
         if of_others and _store.check(["gradpivot/told"]):
