@@ -30,7 +30,7 @@ __all__ = ["Known", "evaluate", "predictions", "scored_part"]
 # ResNet-18 and ResNet-20 against 16 to 2,048 images (docs/speed.md).
 _NUMBERS = 64 * 3 * 32 * 32
 _BATCH = 512
-_PROBED = 16
+_PROBED = 8
 
 
 class SetPredictions(NamedTuple):
