@@ -437,7 +437,9 @@ class Loop:
         if self._keeper and (state := self._keeper.load()):
             self._descent.load_state_dict(state["descent"])
             self._history, self._step = state["history"], state["step"]
-            self._passes.load_state_dict(state["passes"])
+            # One written before precision was a choice has none.
+            if passes := state.get("passes"):
+                self._passes.load_state_dict(passes)
         if self.progress:
             self.progress(self._step, total)
 
