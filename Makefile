@@ -45,6 +45,7 @@ format: $(VENV)/dev     ## Format the code
 
 bench: $(VENV)/dev      ## Measure ratios: pivot step, TorchJD, membership attack, standings
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/membership.py
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/parallel.py
