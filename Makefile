@@ -43,9 +43,11 @@ format: $(VENV)/dev     ## Format the code
 	$(BIN)/ruff format src tests benchmarks examples docs
 	$(BIN)/ruff check --fix src tests benchmarks examples docs
 
-bench: $(VENV)/dev      ## Measure ratios: pivot step, TorchJD, membership attack, standings
+bench: $(VENV)/dev      ## Measure ratios: pivot step, training, evaluation, membership attack, standings, processes
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/evaluation.py
+	$(BIN)/python benchmarks/profile_step.py
 	$(BIN)/python benchmarks/membership.py
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/parallel.py
