@@ -73,7 +73,7 @@ def test_an_error_of_the_users_is_an_error_and_no_loss(lab, engine):
     seen: list[Outcome] = []
 
     class Watched:
-        slots, workers, close = engine.slots, engine.workers, engine.close
+        slots, workers, close, under_way = engine.slots, engine.workers, engine.close, engine.under_way
 
         submit = staticmethod(engine.submit)
 
@@ -95,6 +95,7 @@ def test_a_node_of_other_versions_stops_the_sweep(lab, engine):
 
     class Foreign:
         slots, workers, wait, close = engine.slots, engine.workers, engine.wait, engine.close
+        under_way = engine.under_way
 
         def submit(self, job):
             wrong = replace(job.setting, versions={"gradpivot": "0.0", "torch": "1"})
