@@ -208,8 +208,10 @@ def show(told: dict) -> None:
         print(f"CUP / TorchJD PCGrad, the faster way, {told['cup_to_torchjd_pcgrad']:.3f} (claim: below 1)")
     peaks, room = told["peak_mb"], 2 * told["weights_mb"]
     for name, peak in peaks.items():
+        # Like with like: the Loop leaves the caller's model alone and keeps the weights before the step, for WS too.
+        other = "WS by the Loop" if "Loop" in name else "WS"
         print(
-            f"{name:34} {peak:7.0f} MB at most, {peak - peaks['WS']:+.0f} of WS (claim: at most +{room:.0f})"
+            f"{name:34} {peak:7.0f} MB at most, {peak - peaks[other]:+4.0f} of {other} (claim: +{room:.0f})"
         )
 
 

@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 from gradpivot.data.loader import Loader
 from gradpivot.data.order import cut, shuffled
 from gradpivot.errors import NonFiniteError
-from gradpivot.evaluate.folding import quick_copy
+from gradpivot.evaluate.folding import may_gain, quick_copy
 from gradpivot.evaluate.membership import membership_attack
 from gradpivot.evaluate.scores import Scores
 from gradpivot.parallel import Replicas
@@ -204,9 +204,11 @@ class _Passes:
 
     def _quicker(self, loader: Loader, indices: np.ndarray) -> nn.Module:
         if self._quick is None:
-            with isolated(derive(0, "probe")):
-                probe = next(iter(loader.batches([indices[:_PROBED]], epoch=-1)))
-                self._quick = quick_copy(self._model, self._task, probe) or self._model
+            self._quick = self._model
+            if may_gain(self._model):
+                with isolated(derive(0, "probe")):
+                    probe = next(iter(loader.batches([indices[:_PROBED]], epoch=-1)))
+                    self._quick = quick_copy(self._model, self._task, probe) or self._model
         return self._quick
 
 

@@ -24,7 +24,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 if TYPE_CHECKING:
     from gradpivot.tasks.task import Task
 
-__all__ = ["Pair", "fold", "foldable", "quick_copy"]
+__all__ = ["Pair", "fold", "foldable", "may_gain", "quick_copy"]
 
 Pair = tuple[str, str]
 """The names of a convolution or linear layer and of the BatchNorm that follows it."""
@@ -56,7 +56,7 @@ def quick_copy(model: nn.Module, task: Task, batch: Any) -> nn.Module | None:
         than rounding. A model that cannot be traced keeps its BatchNorm and only has its convolutions laid out
         channels last.
     """
-    if not _may_gain(model):
+    if not may_gain(model):
         return None
     try:
         pairs = foldable(model)
@@ -155,7 +155,7 @@ def _fit(layer: nn.Module, norm: nn.Module) -> bool:
     return not norm.training and norm.running_mean is not None and norm.running_var is not None
 
 
-def _may_gain(model: nn.Module) -> bool:
+def may_gain(model: nn.Module) -> bool:
     """Whether there is something to make faster, and nothing that a copy could get wrong."""
     modules = list(model.modules())
     # Without convolutions BatchNorm costs next to nothing, and three copies of the model cost something.
@@ -175,21 +175,20 @@ def _channels_last(model: nn.Module) -> None:
 
 
 def _told(model: nn.Module, task: Task, batch: Any, pairs: Sequence[Pair]) -> tuple[list[Tensor], list[Pair]]:
-    """What a copy puts out on a batch, and those pairs whose linear layer puts out rows.
+    """What a copy puts out on a batch, and those pairs whose layer puts out (n, channels, …).
 
-    After a linear layer on (n, c, l) BatchNorm1d scales the channels c, but the layer's weights make the axis l; the
-    trace knows no shapes.
+    After a linear layer on (n, c, l) BatchNorm1d scales the channels c, but the layer's weights make the axis l; after
+    a convolution of one image without a batch axis it is no better. The trace knows no shapes.
     """
-    rows: dict[str, bool] = {}
+    batched: dict[str, bool] = {}
 
     def note(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
-        return lambda module, inputs, output: rows.update({name: output.ndim == 2})
+        return lambda module, inputs, output: batched.update({name: output.ndim == module.weight.ndim})
 
-    linear = {name for name, _ in pairs if isinstance(model.get_submodule(name), nn.Linear)}
-    for name in linear:
+    for name, _ in pairs:
         model.get_submodule(name).register_forward_hook(note(name))
     outputs = _outputs(model, task, batch)
-    return outputs, [pair for pair in pairs if pair[0] not in linear or rows.get(pair[0], False)]
+    return outputs, [pair for pair in pairs if batched.get(pair[0], False)]
 
 
 def _outputs(model: nn.Module, task: Task, batch: Any) -> list[Tensor]:
