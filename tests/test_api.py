@@ -136,3 +136,11 @@ def test_progress_is_told():
     unlearn(trained(), split(), CUP(epochs=1), progress=lambda done, total: seen.append((done, total)))
     assert seen[0] == (0, 5)
     assert seen[-1] == (5, 5)
+
+
+def test_ra_may_be_taken_on_a_part_everywhere():
+    model, split = trained(), ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    assert score(model, split, retain_scored=10).n_retain == 10
+    assert unlearn(model, split, CUP(epochs=1), retain_scored=10).scores.n_retain == 10
+    frontier = trace(model, split, CUP(epochs=1), gammas=[0.5], retain_scored=10)
+    assert (frontier.original.n_retain, frontier.points[0].scores.n_retain) == (10, 10)

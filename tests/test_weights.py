@@ -10,9 +10,10 @@ from torch import nn
 from gradpivot import weights
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.errors import GradPivotError
+from gradpivot.foreign import load_foreign
 from gradpivot.models.pixels import OnPixels, Pixels
 from gradpivot.testing import trained
-from gradpivot.weights import load_weights, save_weights, weights_digest
+from gradpivot.weights import constants, load_weights, save_weights, weights_digest
 
 
 def test_round_trip_with_facts(tmp_path):
@@ -84,3 +85,25 @@ def test_a_digest_is_of_all_that_decides_outputs():
     # A normalisation is not among the saved weights, and still another one makes another model.
     digests = {weights_digest(OnPixels(pixels, trained())) for pixels in (Pixels(), Pixels((0.5,), (0.25,)))}
     assert len(digests) == 2
+
+
+def test_weights_know_the_normalisation_they_belong_to(tmp_path):
+    """It is not among the saved tensors; under another one the same weights are another model."""
+    path = tmp_path / "w.safetensors"
+    save_weights(OnPixels(Pixels((0.5,), (0.25,)), trained()), path)
+    load_weights(OnPixels(Pixels((0.5,), (0.25,)), trained()), path)
+    load_foreign(OnPixels(Pixels((0.5,), (0.25,)), trained()), path)
+    other = OnPixels(Pixels(), trained())
+    for load in (load_weights, load_foreign):
+        with pytest.raises(
+            GradPivotError, match=r"made with pixels\.mean = 0\.5, and this model has 0; use the"
+        ):
+            load(other, path)
+
+
+def test_other_peoples_files_say_nothing_of_it(tmp_path):
+    path = tmp_path / "w.pt"
+    model = OnPixels(Pixels((0.5,), (0.25,)), trained())
+    torch.save(model.state_dict(), path)
+    load_foreign(OnPixels(Pixels(), trained()), path)
+    assert constants(model) == {"pixels.mean": [0.5], "pixels.std": [0.25]}

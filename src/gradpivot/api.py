@@ -43,6 +43,7 @@ def unlearn(
     workers: int = 0,
     progress: bool | Progress = False,
     checkpoint: str | Path | None = None,
+    retain_scored: int | None = None,
     precision: str = "float32",
     compile: bool = False,
     replicas: Replicas | None = None,
@@ -59,6 +60,7 @@ def unlearn(
         workers: Data-loading processes for data that are not tensors; never changes a number.
         progress: Show a bar, or call a function with (steps done, steps in all).
         checkpoint: A file to keep a resumable state in; a run that was killed continues from it.
+        retain_scored: Take RA on this many retain samples, the same random ones for every model; on all if not given.
         precision: ``float32``, or ``bfloat16`` or ``float16`` for autocast around the losses; weights, Gram matrices
             and scores are computed as ever.
         compile: Let ``torch.compile`` make the losses' code.
@@ -85,15 +87,23 @@ def unlearn(
             workers=workers,
             progress=report,
             checkpoint=checkpoint,
+            retain_scored=retain_scored,
             precision=precision,
             compile=compile,
             replicas=replicas,
         )
 
 
-def score(model: nn.Module, split: ForgetSplit, *, task: Task | None = None, workers: int = 0) -> Scores:
-    """RA, UA, TA and MIA of a model as it is, from one forward pass over each set."""
-    return evaluate(model, split, task or Classification(), workers=workers)
+def score(
+    model: nn.Module,
+    split: ForgetSplit,
+    *,
+    task: Task | None = None,
+    workers: int = 0,
+    retain_scored: int | None = None,
+) -> Scores:
+    """RA, UA, TA and MIA of a model as it is, from one forward pass over each set; arguments as for :func:`unlearn`."""
+    return evaluate(model, split, task or Classification(), workers=workers, retain_scored=retain_scored)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +174,8 @@ def trace(
         values: The same for a method with another knob (``forget_weight`` of WS, ``lr`` of GA).
         reference: A retrained model's scores (or the result of running ``Retrain``), for Δ.
         progress: Show a bar.
-        **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``, ``precision``, ``compile``.
+        **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``, ``retain_scored``,
+            ``precision``, ``compile``.
 
     Returns:
         A frontier that knows its hypervolume, its distance to the reference, its non-dominated points and how to pick
@@ -187,7 +198,13 @@ def trace(
         reference=scores,
         kind=split.kind,
         results=tuple(results),
-        original=score(model, split, task=options.get("task"), workers=options.get("workers", 0)),
+        original=score(
+            model,
+            split,
+            task=options.get("task"),
+            workers=options.get("workers", 0),
+            retain_scored=options.get("retain_scored"),
+        ),
         problem=split.facts(),
     )
 

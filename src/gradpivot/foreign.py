@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError
 from gradpivot.renaming import Fit, fit_names, rename
+from gradpivot.weights import check_constants
 
 __all__ = ["Loaded", "load_foreign", "read_tensors"]
 
@@ -74,6 +75,7 @@ def load_foreign(model: nn.Module, path: str | Path, rules: Sequence[str] = ()) 
     """
     path = Path(path)
     found, told = read_tensors(path)
+    check_constants(model, _header(path), path)
     names = rename(found, rules)
     state = {key: value for key, value in model.state_dict().items() if isinstance(value, Tensor)}
     fit = fit_names(names, state)
@@ -125,6 +127,15 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (SafetensorError, OSError) as error:
         raise GradPivotError(f"the weights file {path} is damaged ({error}); get it again") from None
+
+
+def _header(path: Path) -> dict[str, str]:
+    """What a safetensors file says about itself; nothing for other files."""
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            return file.metadata() or {}
+    except SafetensorError:
+        return {}
 
 
 def _check_archive(path: Path) -> None:

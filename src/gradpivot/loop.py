@@ -480,9 +480,7 @@ class Loop:
         if self._keeper and (state := self.replicas.from_first(self._keeper.load)):
             self._descent.load_state_dict(state["descent"])
             self._history, self._step = state["history"], state["step"]
-            # One written before precision was a choice has none.
-            if passes := state.get("passes"):
-                self._passes.load_state_dict(passes)
+            self._passes.load_state_dict(state["passes"])
         self._report(total)
 
     def _advance(self, total: int, model: nn.Module) -> None:

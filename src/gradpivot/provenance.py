@@ -16,8 +16,13 @@ from gradpivot.version import __version__
 __all__ = ["code_digest", "environment"]
 
 _PACKAGES = ("torch", "numpy", "scikit-learn", "moocore", "safetensors", "torchjd", "quadprog", "cvxpy")
-# What only reads, shows or hands out results decides no number.
-_DECIDES_NOTHING = ("cli", "report", "frontier", "sweep", "testing")
+# What only reads, shows, fetches or hands out decides no number; the data's content has a digest of its own.
+_DECIDES_NOTHING = (
+    "cli", "report", "frontier", "sweep", "testing", "progress.py", "run_folder.py", "torchrun.py", "atomic.py",
+    "data/archive.py", "data/cache.py", "data/catalogue.py", "data/fetch.py", "data/getting.py", "data/pickled.py",
+    "data/png.py",
+)  # fmt: skip
+_DECIDES_ALL_THE_SAME = ("sweep/original.py", "sweep/work.py")
 
 
 def environment(device: str = "cpu") -> dict[str, Any]:
@@ -43,9 +48,10 @@ def code_digest() -> str:
     package = Path(__file__).parent
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
-        part = path.relative_to(package)
-        if part.parts[0] not in _DECIDES_NOTHING:
-            digest.update(f"{part.as_posix()}\0".encode() + path.read_bytes())
+        part = path.relative_to(package).as_posix()
+        idle = part in _DECIDES_NOTHING or part.split("/")[0] in _DECIDES_NOTHING
+        if not idle or part in _DECIDES_ALL_THE_SAME:
+            digest.update(f"{part}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 
 

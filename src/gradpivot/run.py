@@ -81,10 +81,8 @@ def run_key(
     compile: bool = False,
 ) -> str:
     """What identifies a run: split, full configuration, seed, the weights it starts from, how it is computed."""
-    described = [split.hash, method.to_dict(), seed, weights_digest(model) if model is not None else None]
-    # Only what is not the default: runs recorded before there was a choice keep their keys.
-    if (precision, compile) != ("float32", False):
-        described.append([precision, compile])
+    weights = weights_digest(model) if model is not None else None
+    described = [split.hash, method.to_dict(), seed, weights, precision, compile]
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -26,6 +26,7 @@ from gradpivot.loop import Loop, Outcome, Progress
 from gradpivot.precision import evaluating
 from gradpivot.provenance import environment
 from gradpivot.tasks.classification import Classification
+from gradpivot.weights import constants
 
 if TYPE_CHECKING:
     from gradpivot.methods.retrain import Retrain
@@ -272,4 +273,5 @@ class _Watching:
 def _key(facts: Mapping[str, Any], model: nn.Module) -> str:
     """What a checkpoint belongs to: everything that decides a number, and the shapes of the weights."""
     shapes = [(name, list(tensor.shape), str(tensor.dtype)) for name, tensor in model.state_dict().items()]
-    return hashlib.sha256(json.dumps([facts, shapes], sort_keys=True).encode()).hexdigest()[:16]
+    described = [facts, shapes, constants(model)]
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]

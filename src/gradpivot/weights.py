@@ -18,7 +18,10 @@ from torch import nn
 from gradpivot.atomic import replacing
 from gradpivot.errors import GradPivotError
 
-__all__ = ["load_weights", "save_weights", "weights_digest"]
+__all__ = ["check_constants", "constants", "load_weights", "save_weights", "weights_digest"]
+
+_MOST_CONSTANTS = 64
+"""Larger buffers that are not saved are tables a model computes by itself."""
 
 
 def save_weights(model: nn.Module, path: str | Path, facts: Mapping[str, Any] | None = None) -> None:
@@ -26,6 +29,8 @@ def save_weights(model: nn.Module, path: str | Path, facts: Mapping[str, Any] | 
     # Tied weights share memory, which safetensors refuses; a clone each loads back just the same.
     state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     metadata = {"gradpivot": json.dumps(dict(facts or {}), sort_keys=True)}
+    if unsaved := constants(model):
+        metadata["constants"] = json.dumps(unsaved, sort_keys=True)
     with replacing(path) as temporary:
         try:
             save_file(state, temporary, metadata=metadata)
@@ -57,12 +62,44 @@ def load_weights(
         raise GradPivotError(
             f"the weights file {path} was made with {facts}, not {dict(expected)}; delete it or name another folder"
         )
+    check_constants(model, metadata, path)
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
         last = str(error).splitlines()[-1].strip()
         raise GradPivotError(f"the weights file {path} does not fit this model ({last})") from None
     return facts
+
+
+def constants(model: nn.Module) -> dict[str, list[float]]:
+    """What decides outputs and is no part of the ``state_dict``: small buffers such as the mean of a normalisation."""
+    saved = model.state_dict().keys()
+    return {
+        name: tensor.detach().double().flatten().tolist()
+        for name, tensor in model.named_buffers()
+        if name not in saved and tensor.numel() <= _MOST_CONSTANTS
+    }
+
+
+def check_constants(model: nn.Module, metadata: Mapping[str, str], path: str | Path) -> None:
+    """Raise if a file's weights were made with other constants than the model has.
+
+    Under another normalisation the same weights are another model, and nothing else would tell.
+
+    Raises:
+        GradPivotError: naming the constant.
+    """
+    known, mine = json.loads(metadata.get("constants", "{}")), constants(model)
+    for name in sorted(known.keys() & mine.keys()):
+        if known[name] != mine[name]:
+            raise GradPivotError(
+                f"the weights in {path} were made with {name} = {_short(known[name])}, and this model has "
+                f"{_short(mine[name])}; use the problem or the --normalise that they were trained with"
+            )
+
+
+def _short(values: list[float]) -> str:
+    return ", ".join(f"{value:.4g}" for value in values)
 
 
 def weights_digest(model: nn.Module) -> str:

@@ -40,3 +40,11 @@ def test_it_adds_nothing_to_a_checkpoint_and_weights_lie_channels_last():
     assert set(model.state_dict()) == set(resnet18().state_dict())
     assert not any("pixels" in name for name in model.state_dict())
     assert model.conv1.weight.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_per_sample_gradients_go_through_it():
+    """vmap cannot ask for a memory layout; IU would fall back to one sample at a time."""
+    layer = Pixels(CIFAR10_MEAN, CIFAR10_STD)
+    real = BYTES.float() / 255
+    found = torch.func.vmap(lambda image: layer(image[None])[0])(real)
+    torch.testing.assert_close(found, layer(real))

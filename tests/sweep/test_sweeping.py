@@ -324,3 +324,22 @@ def test_a_log_gets_a_line_every_half_minute(monkeypatch, capsys):
         for now in (0.0, 10.0, 29.0, 31.0, 40.0, 60.0, 62.0):  # noqa: B007 - the clock reads it
             watch(State(total=4, done=1))
     assert capsys.readouterr().err == "mine  1/4 done, 0 running, 0 failed, 0 diverged\n" * 2
+
+
+def test_runs_under_way_are_no_overhead(lab, monkeypatch):
+    """Two workers at 90 % of their first runs, half an hour in: three minutes are left, not half an hour."""
+    now = 0.0
+    monkeypatch.setattr(sweeping.time, "monotonic", lambda: now)
+
+    class Two(lab.Inline):
+        def workers(self):
+            return 2
+
+        def under_way(self):
+            return {"0": Pace(0.0, 0.9, 1350.0), "1": Pace(0.0, 0.9, 1350.0)}
+
+    clock = sweeping._Clock(Two())
+    clock.busy_seconds = 60.0
+    now = 1410.0
+    clock.tick()
+    assert clock.left({str(n): replace_series(lab, "CUP") for n in range(2)}) == pytest.approx(150, rel=0.05)

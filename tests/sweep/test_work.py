@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from safetensors.torch import load
 
 from gradpivot.evaluate import evaluation
-from gradpivot.sweep import work
+from gradpivot.loop import Loop
+from gradpivot.sweep import original, work
 from gradpivot.sweep.cell import Cell, cells_of
 from gradpivot.sweep.job import Job, perform
 from gradpivot.testing.problems import TinyNet
@@ -195,3 +197,26 @@ def test_an_original_is_scored_for_every_target_from_the_same_passes(lab, cells,
     alone = work.run_cell(originals[1], lambda: weights).point.scores
     assert told[1] == alone
     assert told[0] != told[1]
+
+
+def test_a_training_of_an_original_that_was_killed_continues(lab, monkeypatch):
+    whole = work.original_weights(lab.setting, 0)
+    path = lab.folder / "original.pt"
+
+    def stop(done: int, total: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(original, "Loop", partial(Loop, checkpoint_seconds=0))
+    with pytest.raises(KeyboardInterrupt):
+        work.original_weights(lab.setting, 0, stop, path)
+    seen = []
+    resumed = work.original_weights(lab.setting, 0, lambda done, total: seen.append(done), path)
+    assert seen[0] == 2
+    assert resumed == whole
+
+
+def test_an_original_that_is_given_is_kept_once_for_all_seeds(lab):
+    given = replace(lab.setting, original="weights")
+    assert given.original_key(0) == given.original_key(1)
+    assert lab.setting.original_key(0) != lab.setting.original_key(1)

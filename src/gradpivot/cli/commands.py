@@ -453,6 +453,7 @@ def _unlearn(chosen: options.UnlearnOptions, replicas: Replicas) -> int:
             progress=report,
             checkpoint=checkpoint,
             keep_checkpoint=True,
+            retain_scored=problem.retain_scored,
             precision=chosen.precision,
             compile=chosen.compile,
             replicas=replicas,
@@ -537,6 +538,7 @@ def _keep_picked(
         task=problem.task,
         factory=problem.model,
         workers=chosen.workers,
+        retain_scored=problem.retain_scored,
         precision=chosen.precision,
         compile=chosen.compile,
     )

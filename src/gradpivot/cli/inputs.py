@@ -39,7 +39,7 @@ def prepare(chosen: ProblemOptions) -> tuple[Problem, ForgetSplit, nn.Module]:
         check_model(problem, split, chosen.model)
     if chosen.weights is not None:
         return problem, split, _loaded(problem, chosen).to(device)
-    with bar("Training the original model", wants_bars(chosen.json)) as report:
+    with bar("The original model", wants_bars(chosen.json)) as report:
         model = train_original(
             problem,
             split,

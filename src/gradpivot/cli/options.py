@@ -71,7 +71,7 @@ class ProblemRun(_Run):
     """What every command that computes on a problem of the user's has."""
 
     problem: str = "digits"
-    """digits, toy, or your own as my_module:my_problem (a function that returns a Problem)."""
+    """digits, toy, cifar10, cifar10-small, mnist, fashion-mnist, svhn, or your own as my_module:my_problem."""
     model: str | None = None
     """Another model: resnet18, resnet20, resnet56, small, cnn, my_module:make_model, timm:NAME, torchvision:NAME."""
     normalise: str | None = None

@@ -94,7 +94,7 @@ class BS(Descent):
         least, most = float("inf"), float("-inf")
         for indices, batch in batches:
             inputs, targets = task.adapter(batch)
-            inputs = _as_real(inputs, model)
+            inputs = _as_real(inputs, task, model)
             if not (isinstance(inputs, torch.Tensor) and inputs.is_floating_point()):
                 kind = str(inputs.dtype) if isinstance(inputs, torch.Tensor) else type(inputs).__name__
                 raise GradPivotError(
@@ -131,13 +131,23 @@ class BS(Descent):
             )
 
 
-def _as_real(inputs: Any, model: nn.Module) -> Any:
-    """Pixels stored as bytes in [0, 1], which is what a model that takes bytes makes of them; the rest as it is."""
+def _as_real(inputs: Any, task: Classification, model: nn.Module) -> Any:
+    """Pixels stored as bytes in [0, 1], which a model on ``Pixels`` makes of them by itself; the rest as it is."""
     import torch
 
-    if isinstance(inputs, torch.Tensor) and inputs.dtype is torch.uint8:
-        return inputs.to(next(model.parameters()).dtype) / 255
-    return inputs
+    if not (isinstance(inputs, torch.Tensor) and inputs.dtype is torch.uint8):
+        return inputs
+    real = inputs.to(next(model.parameters()).dtype) / 255
+    with torch.no_grad():
+        same = torch.allclose(
+            task.outputs(model, inputs[:2]), task.outputs(model, real[:2]), rtol=1e-3, atol=1e-3
+        )
+    if not same:
+        raise GradPivotError(
+            "BS moves inputs along a gradient, and the model takes bytes but makes something else of them than x/255; "
+            "give it real numbers"
+        )
+    return real
 
 
 def _loss_to(task: Classification, model: nn.Module, inputs: Tensor, labels: list[int]) -> Tensor:

@@ -16,8 +16,9 @@ __all__ = ["CIFAR10_MEAN", "CIFAR10_STD", "OnPixels", "Pixels"]
 class Pixels(nn.Module):
     """uint8 images (n, c, h, w) to (x/255 − mean) / std in the model's own precision, channels last.
 
-    Data sets can then stay as bytes on the device, a quarter of the memory, and a saved model cannot be fed with
-    another normalisation than it was trained with. Floating-point images are taken to be in [0, 1] already.
+    Data sets can then stay as bytes on the device, a quarter of the memory. Files that gradpivot writes say which mean
+    and std their weights belong to, and are refused by a model with others. Floating-point images are taken to be in
+    [0, 1] already.
 
     Args:
         mean: One number per channel, or one for all.
@@ -38,7 +39,9 @@ class Pixels(nn.Module):
         """Images of any kind to normalised floating-point ones."""
         if not images.is_floating_point():
             images = images.to(self.mean.dtype).div_(255)
-        images = images.contiguous(memory_format=torch.channels_last)
+        # Inside vmap (per-sample gradients) a layout cannot be asked for.
+        if not torch._C._functorch.is_functorch_wrapped_tensor(images):
+            images = images.contiguous(memory_format=torch.channels_last)
         return images if self._plain else (images - self.mean) / self.std
 
 

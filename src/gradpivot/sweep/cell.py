@@ -50,8 +50,8 @@ class Setting:
         return digest_of(asdict(self))
 
     def original_key(self, seed: int) -> str:
-        """Which original model: everything but what is forgotten."""
-        return digest_of({"original": asdict(self), "seed": seed})
+        """Which original model: everything but what is forgotten. One that the problem brings is that of all seeds."""
+        return digest_of({"original": asdict(self), "seed": seed if self.original is None else None})
 
 
 @dataclass(frozen=True, kw_only=True)

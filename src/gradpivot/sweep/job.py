@@ -167,10 +167,10 @@ def perform(
     try:
         work.check_setting(job.setting)
         checked = True
+        checkpoint = job.checkpoint if _sees_store(job) else None
         if job.cell is None:
-            value = work.original_weights(job.setting, job.seed, report)
+            value = work.original_weights(job.setting, job.seed, report, checkpoint)
         else:
-            checkpoint = job.checkpoint if _sees_store(job) else None
             value = work.run_cell(job.cell, weights, checkpoint, report)
     except GradPivotError as wrong:
         error = str(wrong)

@@ -30,8 +30,12 @@ def train_original(
     device: str = "cpu",
     precision: str = "float32",
     compile: bool = False,
+    checkpoint: Path | None = None,
+    key: str = "",
 ) -> nn.Module:
     """The problem's own trained model, or one trained on all of ``split.train`` with the problem's recipe.
+
+    With a ``checkpoint`` a training that was killed continues from it; ``key`` says which training it belongs to.
 
     Raises:
         GradPivotError: if training diverges.
@@ -45,11 +49,11 @@ def train_original(
         progress=progress,
         precision=precision,
         compile=compile,
+        checkpoint=checkpoint,
         replicas=Replicas(),
     )
-    outcome = loop.run(
-        FitToAll(problem.training), problem.model().to(device), problem.task or Classification(), split
-    )
+    task = problem.task or Classification()
+    outcome = loop.run(FitToAll(problem.training), problem.model().to(device), task, split, key=key)
     if outcome.diverged:
         raise GradPivotError(f"training the original model diverged ({outcome.diverged}); lower its lr")
     return outcome.model.eval()
@@ -58,7 +62,9 @@ def train_original(
 def original_model(
     problem: Problem, split: ForgetSplit, seed: int, path: Path, progress: Progress | None = None
 ) -> nn.Module:
-    """The original model from ``path``, or newly trained and kept there."""
+    """The problem's own original; else that in ``path``, or a newly trained one that is kept there."""
+    if problem.original is not None:
+        return problem.original().eval()
     facts: dict[str, Any] = {"split_data": split.data_digest, "recipe": problem.training.label, "seed": seed}
     if path.exists():
         model = problem.model()

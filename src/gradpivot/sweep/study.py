@@ -75,12 +75,18 @@ def run_study(
         if report:
             report(done, total, what)
 
-    tell("training the original model")
+    tell("the original model")
     if model is None:
         model = original_model(problem, split, seed, folder / f"original-{seed}.safetensors")
     computed = {"precision": precision, "compile": compile}
     one = partial(_recorded, records, problem, model, split, seed=seed, workers=workers, computed=computed)
-    scores = evaluate(model, split, problem.task or Classification(), workers=workers)
+    scores = evaluate(
+        model,
+        split,
+        problem.task or Classification(),
+        workers=workers,
+        retain_scored=problem.retain_scored,
+    )
     original = Point(label="Original", settings={}, scores=scores)
     done += 1
     retrained = None
@@ -123,10 +129,19 @@ def run_study(
     )
 
 
-def _record_key(run: str, device: str) -> str:
-    """A run and what else its last digits depend on: a record of other versions or threads is not reused."""
+def _record_key(run: str, device: str, retain_scored: int | None) -> str:
+    """A run and what else its scores depend on: a record of other versions, code or threads is not reused."""
     facts = environment(device)
-    place = [run, facts["gradpivot"], facts["packages"]["torch"], facts["threads"], facts["device"]]
+    packages = [facts["packages"][name] for name in ("torch", "numpy", "scikit-learn")]
+    place = [
+        run,
+        facts["gradpivot"],
+        facts["code"],
+        packages,
+        facts["threads"],
+        facts["device"],
+        retain_scored,
+    ]
     return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:16]
 
 
@@ -143,12 +158,20 @@ def _recorded(
 ) -> Point:
     """The run's point, from its record or by running it."""
     device = str(next(model.parameters()).device)
-    key = _record_key(run_key(split, method, seed, model, **computed), device)
+    key = _record_key(run_key(split, method, seed, model, **computed), device, problem.retain_scored)
     known = records.get(key)
     if known is not None:
         return Point.from_dict(known)
     result = run_method(
-        model, split, method, seed=seed, task=problem.task, factory=problem.model, workers=workers, **computed
+        model,
+        split,
+        method,
+        seed=seed,
+        task=problem.task,
+        factory=problem.model,
+        workers=workers,
+        retain_scored=problem.retain_scored,
+        **computed,
     )
     point = result.point()
     records.put(key, point.to_dict())

@@ -178,6 +178,7 @@ class Sweep:
             self._fail(job, outcome.error)
         elif isinstance(outcome.value, bytes):
             self._store.put_original(job.key, outcome.value)
+            job.checkpoint.unlink(missing_ok=True)
             self._originals.pop(job.key, None)
         elif isinstance(outcome.value, Record):
             self._store.put(outcome.value)
@@ -318,6 +319,7 @@ class _Clock:
         counts = Counter(cell.series for key, cell in missing.items() if key not in paces)
         work = sum(means.get(series, usual) * n for series, n in counts.items())
         work += sum(pace.left or 0.0 for pace in paces.values())
-        # Overheads between jobs are part of the time too.
-        share = max(self.busy or 1.0, 0.1)
-        return work / self._engine.workers() / share
+        # Overheads between jobs are part of the time too; jobs under way are no overhead.
+        spent = self.busy_seconds + sum(pace.seconds for pace in self._engine.under_way().values())
+        share = min(1.0, spent / self._offered) if self._offered and spent else 1.0
+        return work / self._engine.workers() / max(share, 0.1)

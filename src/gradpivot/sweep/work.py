@@ -29,7 +29,7 @@ from gradpivot.run import run_key, run_method
 from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.original import train_original
 from gradpivot.tasks.classification import Classification
-from gradpivot.weights import weights_digest
+from gradpivot.weights import constants, weights_digest
 
 __all__ = ["check_setting", "check_targets", "original_weights", "own_settings", "run_cell", "setting_of"]
 
@@ -73,13 +73,13 @@ def check_setting(setting: Setting) -> None:
 
 @lru_cache(maxsize=_AT_HAND)
 def _structure(problem: str) -> str:
-    """The model's modules, weights' names, shapes and types, and the task's class, as a digest."""
+    """The model's modules, weights' names, shapes and types, its constants, and the task's class, as a digest."""
     found = _problem(problem)
     with isolated():
         model = found.model()
     weights = [(name, list(t.shape), str(t.dtype)) for name, t in model.state_dict().items()]
     modules = [(name, type(module).__name__) for name, module in model.named_modules()]
-    return digest_of([modules, weights, type(found.task).__name__])
+    return digest_of([modules, weights, constants(model), type(found.task).__name__])
 
 
 @lru_cache(maxsize=_AT_HAND)
@@ -106,11 +106,22 @@ def own_settings(problem: str) -> Mapping[str, Any]:
     return _problem(problem).settings
 
 
-def original_weights(setting: Setting, seed: int, progress: Progress | None = None) -> bytes:
+def original_weights(
+    setting: Setting, seed: int, progress: Progress | None = None, checkpoint: Path | None = None
+) -> bytes:
     """Train the original model and give its weights as a safetensors file's content."""
     torch.set_num_threads(setting.threads)
+    key = setting.original_key(seed)
+    if checkpoint is not None and checkpoint.exists():
+        _discard_unusable(checkpoint, key)
     model = train_original(
-        _problem(setting.problem), _any_split(setting.problem), seed, progress, device=setting.device
+        _problem(setting.problem),
+        _any_split(setting.problem),
+        seed,
+        progress,
+        device=setting.device,
+        checkpoint=checkpoint,
+        key=key,
     )
     state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     return save_tensors(state)

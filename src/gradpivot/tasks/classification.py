@@ -48,16 +48,15 @@ class Classification:
         return task
 
     def outputs(self, model: Callable[..., Any], inputs: Any) -> Tensor:
-        """The model's logits for inputs as the adapter gives them."""
-        return _logits_in(_call(model, inputs))
+        """The model's logits for inputs as the adapter gives them, in float32 at least."""
+        logits = _logits_in(_call(model, inputs))
+        # Whatever the network computes in: eight bits of log p are too few for a loss near zero.
+        return logits.float() if logits.dtype in _half_types() else logits
 
     def logits(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
         """The model's logits (n×k) and the targets (n) of a batch."""
         inputs, targets = self.adapter(batch)
         logits = self.outputs(model, inputs)
-        if logits.dtype in _half_types():
-            # Whatever the network computes in: eight bits of log p are too few for a loss near zero.
-            logits = logits.float()
         targets = targets.to(logits.device).long().reshape(-1)
         if logits.ndim != 2 or logits.shape[1] < 2 or len(logits) != len(targets):
             raise GradPivotError(
