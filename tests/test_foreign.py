@@ -289,3 +289,15 @@ def test_a_dictionary_within_itself_ends(tmp_path):
     torch.save(content, tmp_path / "w.pt")
     with pytest.raises(GradPivotError, match="holds"):
         read_tensors(tmp_path / "w.pt")
+
+
+@pytest.mark.parametrize("kind", ["sparse", "meta"])
+def test_weights_that_are_no_dense_numbers(tmp_path, kind):
+    model = nn.Linear(3, 2)
+    state = {
+        name: t.to_sparse() if kind == "sparse" else t.to("meta") for name, t in model.state_dict().items()
+    }
+    torch.save(state, tmp_path / "w.pt")
+    with pytest.raises(GradPivotError) as error:
+        load_foreign(model, tmp_path / "w.pt")
+    assert "\n" not in str(error.value)

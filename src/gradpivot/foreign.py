@@ -230,6 +230,8 @@ def _check_alike(path: Path, key: str, tensor: Tensor, own: Tensor) -> None:
             f"{path}: {key} is {tuple(tensor.shape)} in the file and {tuple(own.shape)} in the model; take the model "
             f"it was saved from"
         )
+    if tensor.is_meta or tensor.layout is not torch.strided:
+        raise GradPivotError(f"{path}: {key} is sparse or without content; save dense weights")
     if own.is_floating_point() and not tensor.is_floating_point():
         raise GradPivotError(
             f"{path}: {key} is of type {tensor.dtype} in the file and {own.dtype} in the model; save it unquantised"

@@ -275,3 +275,11 @@ def test_killed_and_started_again_is_uninterrupted(slow):
     assert len(lines["whole"]) == 8
     assert not any(line.startswith("epoch 1/8") for line in lines["out"])
     assert not (slow / "out" / "checkpoint.pt").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["train", "--epochs", "1", "--out", str(tmp_path / "file" / "below")]) == 1
+    told = capsys.readouterr().err
+    assert "cannot be written" in told
+    assert told.count("\n") == 1

@@ -184,3 +184,13 @@ def test_gunzipped_within_limits():
     for broken in (b"no gzip", gzip.compress(b"hello")[:-4]):
         with pytest.raises(GradPivotError, match=r"x\.gz is damaged"):
             gunzipped(broken, "x.gz", 5)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_packed_so_that_nobody_can_count_is_refused(method, tmp_path):
+    """zipfile bounds what it unpacks for deflate alone: a kilobyte of bzip2 became a gigabyte."""
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("a.bin", b"\0" * 1000)
+    with pytest.raises(GradPivotError, match="packed in a way that wheels and data do not use"):
+        read_members(path, WANTED)

@@ -128,3 +128,10 @@ def test_a_changed_byte_gives_an_error_or_a_batch(place, change):
     except GradPivotError:
         return
     assert len(pixels) == len(labels)
+
+
+def test_a_key_whose_hash_takes_years_is_refused():
+    """( ( … ) ( … ) ), sixty deep, each built of two copies of the last."""
+    content = b"N" + b"2\x86" * 60 + b"N" + b"s."
+    with pytest.raises(GradPivotError, match="copies the top of its stack"):
+        read_batch(b"}" + content, "batch")

@@ -32,3 +32,9 @@ def test_who_needs_pixels():
     assert Images().need_pixels
     assert not Images(stored="floats").need_pixels
     assert Images(stored="floats").normalised("cifar10").need_pixels
+
+
+@pytest.mark.parametrize("how", ["nan/1", "inf/1", "0.5/inf", "0.5/nan", "0.5/0"])
+def test_a_normalisation_is_of_finite_numbers(how):
+    with pytest.raises(GradPivotError, match="give finite numbers"):
+        Images().normalised(how)

@@ -47,3 +47,29 @@ def test_reference_and_original_of_the_small_problem_are_trained_alike():
     assert problem.original is None
     assert problem.training.schedule == "one_cycle"
     assert problem.training.augment == problem.settings["augment"] == "crop_flip"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("def problem(: pass", "SyntaxError"),
+        ("raise ValueError('two\\nlines')", "ValueError: two lines"),
+        ("import sys; sys.exit(2)", "SystemExit: 2"),
+        ("def problem(): return 1 / 0", "ZeroDivisionError"),
+        ("def problem(): return 1", "returned a int, not a Problem"),
+        ("", "AttributeError"),
+    ],
+)
+def test_what_is_wrong_with_somebodys_problem_is_one_line(code, message, tmp_path, monkeypatch):
+    name = f"wrong_{abs(hash(code))}"
+    (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(GradPivotError, match=message) as error:
+        find_problem(f"{name}:problem")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", [":x", ".x:y", "no_such_module:y"])
+def test_names_that_lead_nowhere(name):
+    with pytest.raises(GradPivotError, match="cannot load the problem"):
+        find_problem(name)

@@ -71,8 +71,8 @@ def say_result(result: Result, out: Path) -> None:
         )
 
 
-def say_trained(trained: Trained, problem: str, out: Path) -> None:
-    """What training gave and where it is."""
+def say_trained(trained: Trained, model: str, out: Path) -> None:
+    """What training gave and where it is; ``model`` are the options that name the problem and its model."""
     if trained.diverged:
         say(
             f"Training diverged at step {trained.diverged['step']}: {trained.diverged['reason']}.",
@@ -83,9 +83,10 @@ def say_trained(trained: Trained, problem: str, out: Path) -> None:
     say(
         f"{100 * trained.test_accuracy:.2f} % of the test set after {len(trained.epochs)} epochs; "
         f"{duration(trained.seconds)}, {trained.images_per_second:,.0f} samples/s. Everything is in {out}",
-        f"Make it forget: gradpivot unlearn cup --problem {problem} --classes 0 "
-        f"--weights {out / 'model.safetensors'}",
+        "Make it forget:",
     )
+    # As it is, so that it can be copied: the console would break the line.
+    sys.stdout.write(f"gradpivot unlearn cup {model} --classes 0 --weights {out / 'model.safetensors'}\n")
 
 
 @contextmanager

@@ -98,6 +98,8 @@ def gunzipped(data: bytes, name: str, limit: int) -> bytes:
 def _from_zip(path: Path, file: IO[bytes], limits: Mapping[str, int]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     with zipfile.ZipFile(file) as archive:
+        if len(archive.infolist()) > _MEMBERS:
+            raise _refused(path, f"it has more than {_MEMBERS:,} members")
         for member in archive.infolist():
             name = _checked_name(member.filename, path)
             if name not in limits or member.is_dir():
@@ -107,6 +109,11 @@ def _from_zip(path: Path, file: IO[bytes], limits: Mapping[str, int]) -> dict[st
                 raise _refused(path, f"{member.filename!r} is a link or a device, not a file")
             if member.flag_bits & 1:
                 raise _refused(path, f"{member.filename!r} is encrypted")
+            # The other methods unpack a whole chunk before anybody can count: a kilobyte may become a gigabyte.
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise _refused(
+                    path, f"{member.filename!r} is packed in a way that wheels and data do not use"
+                )
             _check_new(name, found, path)
             _check_size(name, member.file_size, limits[name], path)
             with archive.open(member) as content:

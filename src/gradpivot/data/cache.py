@@ -6,6 +6,7 @@ handed out only if it is the one that the manifest describes.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -151,13 +152,24 @@ def locked(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator
         folder: Made if it is not there.
         waiting: Called once if another process has to be waited for.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a+b") as file:
+    with _lock_file(folder) as file:
         if not _try_lock(file):
             waiting()
             while not _try_lock(file):
                 time.sleep(0.1)
         yield
+
+
+def _lock_file(folder: Path) -> IO[bytes]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / ".lock").open("a+b")
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        raise GradPivotError(
+            f"the cache {data_folder()} cannot be written ({error.strerror}); set GRADPIVOT_DATA to a folder of yours"
+        ) from None
 
 
 def _try_lock(file: IO[bytes]) -> bool:

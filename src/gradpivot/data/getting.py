@@ -71,6 +71,8 @@ def get(
         GradPivotError: if no source gives it, or what is given is not it.
     """
     known = entry(name)
+    if given is not None and not given.exists():
+        raise GradPivotError(f"there is no file or folder {given}")
     folder = data_folder() / name
     # Before the lock, which a cache that others keep for us and we may only read would refuse.
     if (there := _sound(name)) is not None:
@@ -189,8 +191,6 @@ def _put(known: Entry, found: Mapping[str, bytes]) -> None:
 
 def _given_files(known: Entry, given: Path) -> dict[str, bytes]:
     """The content of a file or folder of the user's that belongs to the entry."""
-    if not given.exists():
-        raise GradPivotError(f"there is no file or folder {given}")
     if given.is_dir():
         return _in_folder(known, given)
     if known.images is None and f"sha256:{digest_of(given, 'sha256')}" == known.digests[known.file]:

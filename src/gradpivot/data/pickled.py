@@ -32,6 +32,9 @@ def read_batch(data: bytes, name: str) -> tuple[np.ndarray, list[int]]:
         for opcode, argument, _ in pickletools.genops(data):
             if "PUT" in opcode.name and int(argument or 0) > _MEMO:
                 raise pickle.UnpicklingError(f"memo index {argument}")
+            # With it a few bytes make a key whose hash takes years; data have no use for it.
+            if opcode.name == "DUP":
+                raise pickle.UnpicklingError("it copies the top of its stack")
         content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
         fields = {_text(key): value for key, value in content.items()}
         array, labels = fields["data"], [int(label) for label in fields["labels"]]

@@ -35,7 +35,7 @@ def method_class(name: str) -> type[Method]:
     if name in found:
         return found[name]
     near = difflib.get_close_matches(name, found, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = f"; did you mean {near[0]!r}?" if near else "."
     raise GradPivotError(f"there is no method {name!r}{hint} The methods are {', '.join(sorted(found))}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -50,8 +51,10 @@ class Images:
                     f"the {name} has {len(values)} numbers and the images {self.channels} channels; give one for each, "
                     f"or one for all"
                 )
-        if not all(value > 0 for value in self.std):
-            raise GradPivotError(f"the std is {self.std}; give numbers above 0")
+        if not all(math.isfinite(value) for value in self.mean):
+            raise GradPivotError(f"the mean is {self.mean}; give finite numbers")
+        if not all(0 < value < math.inf for value in self.std):
+            raise GradPivotError(f"the std is {self.std}; give finite numbers above 0")
 
     @property
     def need_pixels(self) -> bool:

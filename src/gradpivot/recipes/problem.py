@@ -100,8 +100,12 @@ def find_problem(name: str) -> Problem:
         )
     try:
         found = getattr(importlib.import_module(module), function)()
-    except (ImportError, AttributeError) as error:
-        raise GradPivotError(f"cannot load the problem {name!r}: {error}") from error
+    except GradPivotError:
+        raise
+    # Somebody's module may raise anything, or end itself on import.
+    except (Exception, SystemExit) as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise GradPivotError(f"cannot load the problem {name!r} ({told})") from error
     if not isinstance(found, Problem):
         raise GradPivotError(f"{name} returned a {type(found).__name__}, not a Problem")
     return found
