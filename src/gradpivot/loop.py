@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpivot.backward import Gradient, apply_mask, describe, limited, trainable_masks
+from gradpivot.backward import apply_mask, describe, limited, trainable_masks
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.data.loader import Loader
 from gradpivot.data.order import (
@@ -38,7 +38,7 @@ from gradpivot.initialisation import reinitialise
 from gradpivot.motion import Descending, Move
 from gradpivot.normalisation import apply_policy, has_batch_statistics, recalibrate, running_statistics
 from gradpivot.optimizers import Recipe
-from gradpivot.parallel import Part, Replicas, Side
+from gradpivot.parallel import Gradient, Part, Replicas, Side
 from gradpivot.precision import Passes
 from gradpivot.randomness import derive, drawing_for, isolated, reseed
 from gradpivot.saliency import saliency_mask

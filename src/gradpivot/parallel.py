@@ -20,10 +20,11 @@ from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError
 
-__all__ = ["LostProcessError", "Part", "Replicas", "Side"]
+__all__ = ["Gradient", "LostProcessError", "Part", "Replicas", "Side"]
 
 T = TypeVar("T")
 Gradient = list[Tensor | None]
+"""One tensor per parameter, None where a loss does not reach it."""
 Side = Callable[[], tuple[Gradient, float | None]]
 """Computes this process's share of one gradient and of its loss."""
 

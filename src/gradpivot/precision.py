@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradpivot.backward import Gradient, gradient_of
+from gradpivot.backward import gradient_of
 from gradpivot.errors import GradPivotError
+from gradpivot.parallel import Gradient
 
 __all__ = ["PRECISIONS", "Passes", "check_precision", "evaluating"]
 
