@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradpivot.randomness import derive, isolated
+from gradpivot.randomness import _devices, derive, isolated
 
 
 def draw() -> tuple[float, float, float]:
@@ -31,6 +31,13 @@ def test_isolated_is_seeded():
         first = draw()
     with isolated(7):
         assert draw() == first
+
+
+def test_a_torch_without_distributed_has_no_group(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_available", lambda: False)
+    monkeypatch.delattr(torch.distributed, "is_initialized")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert _devices() is None
 
 
 def test_derived_seeds_differ_and_are_stable():

@@ -52,7 +52,8 @@ def isolated(seed: int | None = None) -> Iterator[None]:
 
 def _devices() -> list[int] | None:
     """The GPUs whose generators may be used: this process's own among several processes, else all."""
-    if torch.cuda.is_initialized() and torch.distributed.is_initialized():  # type: ignore[no-untyped-call]
+    grouped = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if grouped and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return [torch.cuda.current_device()]
     return None
 

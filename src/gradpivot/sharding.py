@@ -64,7 +64,8 @@ def refusing_gathered(parameters: Sequence[Tensor]) -> Iterator[None]:
     Raises:
         GradPivotError: after the block, if that happened.
     """
-    if not torch.distributed.is_initialized() or is_sharded(parameters[0]):
+    grouped = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if not grouped or is_sharded(parameters[0]):
         yield
         return
     reached: list[Tensor] = []
