@@ -200,7 +200,9 @@ class Loop:
         total = per_epoch * recipe.epochs
         loader = Loader(split.train, _device_of(model), self.seed, self.workers)
         self._mask_if_asked(model, task, split, recipe, loader, size)
-        smallest = min(smallest_batch(len(split.forget_indices), size), recipe.retain_batch_size or size)
+        smallest = smallest_batch(len(split.forget_indices), size)
+        if recipe.retain_batch_size is not None:
+            smallest = min(smallest, recipe.retain_batch_size, len(split.retain_indices))
         self._begin(model, recipe, total, smallest)
         for epoch in range(self._step // per_epoch, recipe.epochs):
             skip = self._step - epoch * per_epoch
