@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop, Progress
@@ -30,14 +31,39 @@ def train_original(
     device: str = "cpu",
     precision: str = "float32",
     compile: bool = False,
+    replicas: Replicas | None = None,
 ) -> nn.Module:
     """The problem's own trained model, or one trained on all of ``split.train`` with the problem's recipe.
+
+    Of several ``replicas`` the first trains it and hands the weights out: on a GPU no two would train the same.
 
     Raises:
         GradPivotError: if training diverges.
     """
     if problem.original is not None:
         return problem.original().to(device).eval()
+    model = problem.model().to(device)
+    train = partial(_trained, model, problem, split, seed, progress, precision, compile)
+    if replicas is None or replicas.size == 1:
+        return train()
+    model.load_state_dict(replicas.from_first(lambda: _on_cpu(train().state_dict())))
+    return model.eval()
+
+
+def _on_cpu(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Where every process can take it from: a GPU's number means another GPU on another machine."""
+    return {name: tensor.cpu() for name, tensor in state.items()}
+
+
+def _trained(
+    model: nn.Module,
+    problem: Problem,
+    split: ForgetSplit,
+    seed: int,
+    progress: Progress | None,
+    precision: str,
+    compile: bool,
+) -> nn.Module:
     # Alone, also among several processes: with BatchNorm in train mode they would train another model together.
     loop = Loop(
         seed=seed,
@@ -47,9 +73,7 @@ def train_original(
         compile=compile,
         replicas=Replicas(),
     )
-    outcome = loop.run(
-        FitToAll(problem.training), problem.model().to(device), problem.task or Classification(), split
-    )
+    outcome = loop.run(FitToAll(problem.training), model, problem.task or Classification(), split)
     if outcome.diverged:
         raise GradPivotError(f"training the original model diverged ({outcome.diverged}); lower its lr")
     return outcome.model.eval()
