@@ -91,9 +91,16 @@ def unlearn(
         )
 
 
-def score(model: nn.Module, split: ForgetSplit, *, task: Task | None = None, workers: int = 0) -> Scores:
-    """RA, UA, TA and MIA of a model as it is, from one forward pass over each set."""
-    return evaluate(model, split, task or Classification(), workers=workers)
+def score(
+    model: nn.Module,
+    split: ForgetSplit,
+    *,
+    task: Task | None = None,
+    workers: int = 0,
+    replicas: Replicas | None = None,
+) -> Scores:
+    """RA, UA, TA and MIA of a model as it is, from one forward pass over each set; arguments as of :func:`unlearn`."""
+    return evaluate(model, split, task or Classification(), workers=workers, replicas=replicas)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +171,8 @@ def trace(
         values: The same for a method with another knob (``forget_weight`` of WS, ``lr`` of GA).
         reference: A retrained model's scores (or the result of running ``Retrain``), for Δ.
         progress: Show a bar.
-        **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``, ``precision``, ``compile``.
+        **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``, ``precision``, ``compile``,
+            ``replicas``.
 
     Returns:
         A frontier that knows its hypervolume, its distance to the reference, its non-dominated points and how to pick
@@ -187,7 +195,13 @@ def trace(
         reference=scores,
         kind=split.kind,
         results=tuple(results),
-        original=score(model, split, task=options.get("task"), workers=options.get("workers", 0)),
+        original=score(
+            model,
+            split,
+            task=options.get("task"),
+            workers=options.get("workers", 0),
+            replicas=options.get("replicas"),
+        ),
         problem=split.facts(),
     )
 
