@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradpivot.randomness import _devices, derive, isolated
+from gradpivot.randomness import _devices, derive, draw_labels, drawing_for, isolated, rewinder
 
 
 def draw() -> tuple[float, float, float]:
@@ -24,6 +24,19 @@ def test_isolated_gives_everything_back_even_after_an_error():
     with pytest.raises(ZeroDivisionError), isolated(7):
         _ = draw()[0] / 0
     assert draw() == expected
+
+
+def test_rewound_generators_draw_the_same_again():
+    cpu = torch.device("cpu")
+    with isolated(7), drawing_for(0, 3, 3, 5):
+        draw()
+        draw_labels(100, 3, cpu)
+        rewind = rewinder()
+        for _ in range(2):
+            first = draw(), draw_labels(100, 3, cpu).tolist()
+            rewind()
+            assert (draw(), draw_labels(100, 3, cpu).tolist()) == first
+            rewind()
 
 
 def test_isolated_is_seeded():

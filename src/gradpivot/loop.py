@@ -528,11 +528,12 @@ class Loop:
     ) -> tuple[Gradient, float | None]:
         """Inside the loss every process draws its own numbers (dropout); outside it all draw the same."""
         if part.share == 0:
+            self._passes.stand_by(self.replicas)
             return [None] * len(parameters), 0.0
         step = (self.seed, "step", self._step) if name == "forget" else (self.seed, "step", self._step, name)
         own = derive(self.seed, "step", self._step, name, "process", self.replicas.rank)
         with isolated(own), drawing_for(*part, derive(*step)):
-            return _loss_and_gradient(loss, parameters, self._passes, part.share)
+            return _loss_and_gradient(loss, parameters, self._passes, part.share, self.replicas)
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -556,6 +557,7 @@ class Loop:
         assert self._move is not None
         total, mean = [torch.zeros_like(p, requires_grad=False) for p in self._move.parameters], 0.0
         for indices, batch in batches:
+            # Each process by itself: it may have one batch more than another, and eval mode leaves no trace of a retry.
             gradient, value = _loss_and_gradient(partial(loss, batch), self._move.parameters, self._passes)
             share = len(indices) / samples
             mean += share * value
@@ -577,14 +579,18 @@ class Loop:
 
 
 def _loss_and_gradient(
-    loss: Callable[[], Tensor], parameters: Sequence[Tensor], passes: Passes, share: float = 1.0
+    loss: Callable[[], Tensor],
+    parameters: Sequence[Tensor],
+    passes: Passes,
+    share: float = 1.0,
+    together: Replicas | None = None,
 ) -> tuple[Gradient, float]:
-    """A loss and its gradient, both times ``share``.
+    """A loss and its gradient, both times ``share``; ``together`` are the processes that all make this pass.
 
     Scaled before the backward pass: where that itself exchanges gradients (SyncBatchNorm), they must be scaled already.
     """
     try:
-        return passes.loss_and_gradient(loss if share == 1 else lambda: loss() * share, parameters)
+        return passes.loss_and_gradient(loss if share == 1 else lambda: loss() * share, parameters, together)
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise

@@ -125,6 +125,14 @@ class Replicas:
         told = [(s, theirs) for s, theirs in self.gather((share, columns)) if s]
         return {name: _weighted([(s, theirs[name]) for s, theirs in told]) for name in columns}
 
+    def anywhere(self, here: bool, device: str = "cpu") -> bool:
+        """Whether something holds in any process; the answer is the same in all."""
+        if self.size == 1:
+            return here
+        flag = torch.tensor(float(here), device=device)
+        self._exchange(lambda: dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self.group))
+        return bool(flag)
+
     def gather(self, mine: T) -> list[T]:
         """What each process gave, in their order."""
         if self.size == 1:
