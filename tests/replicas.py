@@ -25,7 +25,20 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from gradpivot import BS, CUP, IU, RL, Classification, ForgetSplit, Pivot, SalUn, unlearn
+from gradpivot import (
+    BS,
+    CUP,
+    IU,
+    RL,
+    Classification,
+    ForgetSplit,
+    Pivot,
+    SalUn,
+    precision,
+    score,
+    trace,
+    unlearn,
+)
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import evaluate
 from gradpivot.geometry.weighting import Weights
@@ -321,6 +334,50 @@ def alone(folder: Path) -> Any:
     """Inside a group, but each process by itself and another thing."""
     rank = Replicas.current().rank
     return outcome(CUP(epochs=1, lr=LR, batch_size=7), seed=rank, replicas=Replicas())
+
+
+class OverflowsInOne(Classification):
+    """The last process's first retain pass overflows, whatever the scale."""
+
+    def retain_loss(self, model, batch):
+        loss = super().retain_loss(model, batch)
+        if not self.__dict__.get("done") and dist.get_rank():
+            loss.register_hook(lambda gradient: gradient * math.inf)
+        self.__dict__["done"] = True
+        return loss
+
+
+@check
+def overflowed(folder: Path) -> Any:
+    """float16 with an overflow in one process only, beside a run whose scale was right at once."""
+    data = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    method = CUP(objective="random_label", batchnorm="train", epochs=1, lr=0.01)
+    single = CUP(epochs=1, lr=0.01, batch_size=1)  # one process has no part in a pass
+    again = [
+        outcome(m, trained(), data, task=OverflowsInOne(), precision="float16") for m in (method, single)
+    ]
+    first, precision._FIRST_SCALE = precision._FIRST_SCALE, precision._FIRST_SCALE / 2
+    try:
+        once = [outcome(m, trained(), data, precision="float16") for m in (method, single)]
+    finally:
+        precision._FIRST_SCALE = first
+    return again, once
+
+
+def of_rank(rank: int) -> nn.Module:
+    """Another model for each process."""
+    model = mlp()
+    with torch.no_grad():
+        model[2].weight.mul_(1 - 2 * rank)
+    return model
+
+
+@check
+def scored_alone(folder: Path) -> Any:
+    """As above, with another model in each process."""
+    model = of_rank(Replicas.current().rank)
+    traced = trace(model, split(), CUP(epochs=1, batch_size=7), gammas=[0.5], replicas=Replicas())
+    return [traced.original.to_dict(), score(model, split(), replicas=Replicas()).to_dict()]
 
 
 # Sharded weights.

@@ -14,6 +14,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
 from gradpivot.normalisation import apply_policy, recalibrate
 from gradpivot.optimizers import rate_factor
+from gradpivot.parallel import Replicas
 from gradpivot.testing import blobs, trained
 
 
@@ -53,6 +54,17 @@ def test_plain_training_recalibrates_too():
     features, labels = blobs().tensors
     expected = renewed.layers[0](features[labels != 0]).mean(0)
     torch.testing.assert_close(statistics(renewed), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_retain_batches_are_no_larger_than_the_retain_set():
+    """Three samples are there to retain: one of two processes would get one, whatever the batch size says."""
+    features, labels = blobs().tensors
+    few = torch.cat([torch.where(labels == 0)[0], torch.where(labels == 2)[0][:3]])
+    small = ForgetSplit.by_class(TensorDataset(features[few], labels[few]), blobs(seed=1), 0)
+    recipe = CUP(batchnorm="train", batch_size=8, retain_batch_size=8)
+    batches = Loop(replicas=Replicas(0, 2)).paired_batches(trained(), Classification(), small, recipe)
+    with pytest.raises(GradPivotError, match="the smallest batch has 3 samples"):
+        next(batches)
 
 
 def test_frozen_batchnorm_leaves_dropout_in_train_mode():

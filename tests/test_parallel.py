@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import replicas
-from gradpivot import CUP, unlearn
+from gradpivot import CUP, score, unlearn
 from gradpivot.data.order import cut, smallest_batch
 from gradpivot.errors import GradPivotError
 from gradpivot.methods import list_methods
@@ -236,6 +236,26 @@ def test_processes_of_a_group_can_work_alone(found):
         one = replicas.outcome(CUP(epochs=1, lr=replicas.LR, batch_size=7), seed=seed)
         assert f["alone"]["history"] == one["history"]
         assert f["alone"]["processes"] == 1
+
+
+def test_an_overflow_in_one_process_is_everybodys(found):
+    """All do the pass again, as if the scale had been right at once."""
+    for f in found:
+        (again, single), (once, single_once) = f["overflowed"]
+        for name, weight in once["weights"].items():
+            torch.testing.assert_close(again["weights"][name], weight, atol=1e-6, rtol=1e-4)
+        # The forget pass before was under another scale: 40 steps on tiny gradients blow up what that rounded.
+        first, expected = (run["history"]["retain_norm"][:2] for run in (single, single_once))
+        assert first == pytest.approx(expected, rel=1e-6)
+    for first, second in zip(found[0]["overflowed"][0], found[1]["overflowed"][0], strict=True):
+        assert all(torch.equal(first["weights"][name], second["weights"][name]) for name in first["weights"])
+
+
+def test_the_scores_of_unlike_models_are_not_mixed(found):
+    for rank, f in enumerate(found):
+        one = score(replicas.of_rank(rank), replicas.split()).to_dict()
+        assert f["scored_alone"] == [one, one]
+    assert found[0]["scored_alone"] != found[1]["scored_alone"]
 
 
 def test_the_documented_code_runs(found):

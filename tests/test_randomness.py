@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradpivot.randomness import derive, isolated
+from gradpivot.randomness import _devices, derive, draw_labels, drawing_for, isolated, rewinder
 
 
 def draw() -> tuple[float, float, float]:
@@ -26,11 +26,31 @@ def test_isolated_gives_everything_back_even_after_an_error():
     assert draw() == expected
 
 
+def test_rewound_generators_draw_the_same_again():
+    cpu = torch.device("cpu")
+    with isolated(7), drawing_for(0, 3, 3, 5):
+        draw()
+        draw_labels(100, 3, cpu)
+        rewind = rewinder()
+        for _ in range(2):
+            first = draw(), draw_labels(100, 3, cpu).tolist()
+            rewind()
+            assert (draw(), draw_labels(100, 3, cpu).tolist()) == first
+            rewind()
+
+
 def test_isolated_is_seeded():
     with isolated(7):
         first = draw()
     with isolated(7):
         assert draw() == first
+
+
+def test_a_torch_without_distributed_has_no_group(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_available", lambda: False)
+    monkeypatch.delattr(torch.distributed, "is_initialized")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert _devices() is None
 
 
 def test_derived_seeds_differ_and_are_stable():

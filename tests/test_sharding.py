@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import replicas
+from gradpivot.backward import gradient_of
 from gradpivot.geometry import gram_of
 from gradpivot.sharding import anywhere, gram_over_shards, is_sharded, local, shaped_like_shard
 
@@ -70,6 +71,15 @@ def test_ddp_works_if_the_losses_are_functions(found):
 def test_what_would_be_wrong_is_refused_by_all(found, what, words):
     for f in found:
         assert words in f["shards_refused"][what]
+
+
+def test_a_torch_without_distributed_can_pivot(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_available", lambda: False)
+    monkeypatch.delattr(torch.distributed, "is_initialized")
+    weight = torch.ones(2, requires_grad=True)
+    gradient = gradient_of(lambda: weight.sum(), [weight])[0]
+    assert gradient is not None
+    assert gradient.tolist() == [1, 1]
 
 
 def test_whole_tensors_are_left_as_they_are():

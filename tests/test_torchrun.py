@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ import yaml
 from safetensors.torch import load_file
 
 from gradpivot import torchrun
-from gradpivot.cli import main
+from gradpivot.cli import commands, main
+from gradpivot.cli.parser import parse
 from gradpivot.errors import GradPivotError
+from gradpivot.parallel import Replicas
 
 PATIENCE = 120
 """Seconds: machines are busy."""
@@ -47,7 +50,7 @@ class Watched(Classification):
         return super().retain_loss(model, batch)
 
 def model():
-    torch.manual_seed(0)
+    torch.manual_seed(int(RANK) if (HERE / "unlike").exists() else 0)
     return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 3))
 
 def data():
@@ -83,11 +86,11 @@ raise SystemExit(main({WORDS!r} + ["--out", "one"]))
 """
 
 
-def start(place: Path, out: str, *, slowly: bool = False) -> subprocess.Popen[str]:
+def start(place: Path, out: str, *, slowly: bool = False, words: list[str] = WORDS) -> subprocess.Popen[str]:
     (place / "slowly").touch() if slowly else (place / "slowly").unlink(missing_ok=True)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     return subprocess.Popen(
-        [*command, "-m", "gradpivot", *WORDS, "--out", out],
+        [*command, "-m", "gradpivot", *words, "--out", out],
         cwd=place,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -138,6 +141,18 @@ def test_killed_and_continued_is_one_process(place):
     assert [r["provenance"]["environment"]["processes"] for r in (first, second)] == [1, 2]
     configs = [yaml.safe_load((place / name / "config.yaml").read_text()) for name in ("one", "two")]
     assert configs[0] == configs[1]
+
+
+def test_the_first_process_trains_the_original_for_all(place):
+    """Each would start from other weights here; on a GPU no two trainings give the same either."""
+    (place / "unlike").touch()
+    try:
+        process = start(place, "trained", words=[*WORDS[: WORDS.index("--weights")], "--device", "cpu"])
+        _, stderr = process.communicate(timeout=PATIENCE)
+    finally:
+        (place / "unlike").unlink()
+    assert process.returncode == 0, stderr
+    assert yaml.safe_load((place / "trained" / "config.yaml").read_text())["device"] == "cpu"
 
 
 def test_ctrl_c_is_one_line(place):
@@ -212,8 +227,9 @@ def test_one_process_under_torchrun_is_no_group(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert not torchrun.launched()
     assert torchrun.is_first()
-    with torchrun.joined() as replicas:
+    with torchrun.joined("cpu") as replicas:
         assert replicas.size == 1
+    assert torchrun.device_of_process("cuda") == "cuda"
 
 
 def test_too_few_gpus_are_told_before_anything_starts(as_process, monkeypatch):
@@ -221,7 +237,51 @@ def test_too_few_gpus_are_told_before_anything_starts(as_process, monkeypatch):
 
     as_process(0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(GradPivotError, match="at most 1"), torchrun.joined():
+    with pytest.raises(GradPivotError, match="at most 1"), torchrun.joined("cuda"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("option", "kind", "device"),
+    [([], "cuda", "cuda:1"), (["--device", "auto"], "cuda", "cuda:1"), (["--device", "cpu"], "cpu", "cpu")],
+)
+def test_processes_take_a_gpu_each_unless_told_otherwise(as_process, monkeypatch, option, kind, device):
+    """The kind is asked for once; the group, the model and what is recorded all go by it."""
+    import torch
+
+    as_process(1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    asked: list[str] = []
+
+    @contextmanager
+    def joined(kind: str):
+        asked.append(kind)
+        yield Replicas(1, 2)
+
+    def prepare(chosen, device, replicas):
+        asked.append(device)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "joined", joined)
+    monkeypatch.setattr(commands, "prepare", prepare)
+    with pytest.raises(KeyboardInterrupt):
+        commands.run(parse(["unlearn", "cup", "--classes", "0", *option]))
+    assert asked == [kind, device]
+
+
+def test_cpus_do_not_count_gpus(as_process, monkeypatch):
+    """With --device cpu more processes than GPUs are no mistake."""
+    import torch
+
+    as_process(0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+
+    def met(url: str):
+        raise InterruptedError
+
+    # The package has a function of the module's name.
+    monkeypatch.setattr(sys.modules["torch.distributed.rendezvous"], "rendezvous", met)
+    with pytest.raises(InterruptedError), torchrun.joined("cpu"):
         pass
 
 

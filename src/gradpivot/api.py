@@ -101,9 +101,17 @@ def score(
     task: Task | None = None,
     workers: int = 0,
     retain_scored: int | None = None,
+    replicas: Replicas | None = None,
 ) -> Scores:
-    """RA, UA, TA and MIA of a model as it is, from one forward pass over each set; arguments as for :func:`unlearn`."""
-    return evaluate(model, split, task or Classification(), workers=workers, retain_scored=retain_scored)
+    """RA, UA, TA and MIA of a model as it is, from one forward pass over each set; arguments as of :func:`unlearn`."""
+    return evaluate(
+        model,
+        split,
+        task or Classification(),
+        workers=workers,
+        retain_scored=retain_scored,
+        replicas=replicas,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +183,7 @@ def trace(
         reference: A retrained model's scores (or the result of running ``Retrain``), for Δ.
         progress: Show a bar.
         **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``, ``retain_scored``,
-            ``precision``, ``compile``.
+            ``precision``, ``compile``, ``replicas``.
 
     Returns:
         A frontier that knows its hypervolume, its distance to the reference, its non-dominated points and how to pick
@@ -204,6 +212,7 @@ def trace(
             task=options.get("task"),
             workers=options.get("workers", 0),
             retain_scored=options.get("retain_scored"),
+            replicas=options.get("replicas"),
         ),
         problem=split.facts(),
     )

@@ -20,6 +20,7 @@ from gradpivot.geometry.combination import combine
 from gradpivot.geometry.gramian import Gram
 from gradpivot.geometry.pivot import Case, PivotWeighting, case_of, check_gamma
 from gradpivot.geometry.weighting import Weighting, Weights
+from gradpivot.parallel import Gradient
 from gradpivot.sharding import (
     anywhere,
     gram_over_shards,
@@ -34,7 +35,6 @@ __all__ = ["Pivot", "PivotStep", "gradient_of"]
 
 Loss = Tensor | Callable[[], Tensor]
 Gamma = float | Callable[[int], float]
-Gradient = list[Tensor | None]
 
 
 class Scaler(Protocol):

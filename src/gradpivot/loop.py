@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpivot.backward import Gradient, apply_mask, describe, limited, trainable_masks
+from gradpivot.backward import apply_mask, describe, limited, trainable_masks
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.data.loader import Loader
 from gradpivot.data.order import (
@@ -38,7 +38,7 @@ from gradpivot.initialisation import reinitialise
 from gradpivot.motion import Descending, Move
 from gradpivot.normalisation import apply_policy, has_batch_statistics, recalibrate, running_statistics
 from gradpivot.optimizers import Recipe
-from gradpivot.parallel import Part, Replicas, Side
+from gradpivot.parallel import Gradient, Part, Replicas, Side
 from gradpivot.precision import Passes
 from gradpivot.randomness import derive, drawing_for, isolated, reseed
 from gradpivot.saliency import saliency_mask
@@ -200,7 +200,9 @@ class Loop:
         total = per_epoch * recipe.epochs
         loader = Loader(split.train, _device_of(model), self.seed, self.workers)
         self._mask_if_asked(model, task, split, recipe, loader, size)
-        smallest = min(smallest_batch(len(split.forget_indices), size), recipe.retain_batch_size or size)
+        smallest = smallest_batch(len(split.forget_indices), size)
+        if recipe.retain_batch_size is not None:
+            smallest = min(smallest, recipe.retain_batch_size, len(split.retain_indices))
         self._begin(model, recipe, total, smallest)
         for epoch in range(self._step // per_epoch, recipe.epochs):
             skip = self._step - epoch * per_epoch
@@ -524,11 +526,12 @@ class Loop:
     ) -> tuple[Gradient, float | None]:
         """Inside the loss every process draws its own numbers (dropout); outside it all draw the same."""
         if part.share == 0:
+            self._passes.stand_by(self.replicas)
             return [None] * len(parameters), 0.0
         step = (self.seed, "step", self._step) if name == "forget" else (self.seed, "step", self._step, name)
         own = derive(self.seed, "step", self._step, name, "process", self.replicas.rank)
         with isolated(own), drawing_for(*part, derive(*step)):
-            return _loss_and_gradient(loss, parameters, self._passes, part.share)
+            return _loss_and_gradient(loss, parameters, self._passes, part.share, self.replicas)
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -552,6 +555,7 @@ class Loop:
         assert self._move is not None
         total, mean = [torch.zeros_like(p, requires_grad=False) for p in self._move.parameters], 0.0
         for indices, batch in batches:
+            # Each process by itself: it may have one batch more than another, and eval mode leaves no trace of a retry.
             gradient, value = _loss_and_gradient(partial(loss, batch), self._move.parameters, self._passes)
             share = len(indices) / samples
             mean += share * value
@@ -573,14 +577,18 @@ class Loop:
 
 
 def _loss_and_gradient(
-    loss: Callable[[], Tensor], parameters: Sequence[Tensor], passes: Passes, share: float = 1.0
+    loss: Callable[[], Tensor],
+    parameters: Sequence[Tensor],
+    passes: Passes,
+    share: float = 1.0,
+    together: Replicas | None = None,
 ) -> tuple[Gradient, float]:
-    """A loss and its gradient, both times ``share``.
+    """A loss and its gradient, both times ``share``; ``together`` are the processes that all make this pass.
 
     Scaled before the backward pass: where that itself exchanges gradients (SyncBatchNorm), they must be scaled already.
     """
     try:
-        return passes.loss_and_gradient(loss if share == 1 else lambda: loss() * share, parameters)
+        return passes.loss_and_gradient(loss if share == 1 else lambda: loss() * share, parameters, together)
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradpivot.backward import Gradient
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry.gramian import change_along
 from gradpivot.optimizers import Recipe, make_optimizer, rate_factor
+from gradpivot.parallel import Gradient
 
 __all__ = ["Descending", "Move", "trainable"]
 

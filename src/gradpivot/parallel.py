@@ -20,10 +20,11 @@ from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError
 
-__all__ = ["LostProcessError", "Part", "Replicas", "Side"]
+__all__ = ["Gradient", "LostProcessError", "Part", "Replicas", "Side"]
 
 T = TypeVar("T")
 Gradient = list[Tensor | None]
+"""One tensor per parameter, None where a loss does not reach it."""
 Side = Callable[[], tuple[Gradient, float | None]]
 """Computes this process's share of one gradient and of its loss."""
 
@@ -123,6 +124,14 @@ class Replicas:
             return columns
         told = [(s, theirs) for s, theirs in self.gather((share, columns)) if s]
         return {name: _weighted([(s, theirs[name]) for s, theirs in told]) for name in columns}
+
+    def anywhere(self, here: bool, device: str = "cpu") -> bool:
+        """Whether something holds in any process; the answer is the same in all."""
+        if self.size == 1:
+            return here
+        flag = torch.tensor(float(here), device=device)
+        self._exchange(lambda: dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self.group))
+        return bool(flag)
 
     def gather(self, mine: T) -> list[T]:
         """What each process gave, in their order."""

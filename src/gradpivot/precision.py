@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradpivot.backward import Gradient, gradient_of
+from gradpivot.backward import gradient_of
 from gradpivot.errors import GradPivotError
+from gradpivot.parallel import Gradient, Replicas
+from gradpivot.randomness import rewinder
 
 __all__ = ["PRECISIONS", "Passes", "check_precision", "evaluating"]
 
@@ -38,7 +40,8 @@ class Passes:
 
     float16 has too little range for small gradients: the loss is multiplied by a scale s, its gradient divided by it.
     Where that overflows the pass is done again with s/2, so that no step is lost; after 2,000 passes without an
-    overflow s is doubled. s is a power of two, so scaling rounds nothing.
+    overflow s is doubled. s is a power of two, so scaling rounds nothing. A pass that is done again begins with the
+    buffers and random numbers of the first time, so that nothing but s differs.
 
     Args:
         model: What is run; its call is compiled in place, its ``state_dict`` keeps its names. None for plain passes.
@@ -55,6 +58,7 @@ class Passes:
         self._clean = 0
         self._device = "cpu"
         self._compiled: nn.Module | None = None
+        self._model = model
         if model is None:
             return
         self._device = next((p.device.type for p in model.parameters()), "cpu")
@@ -65,22 +69,24 @@ class Passes:
             self._compiled = model
 
     def loss_and_gradient(
-        self, loss: Callable[[], Tensor], parameters: Sequence[Tensor]
+        self, loss: Callable[[], Tensor], parameters: Sequence[Tensor], together: Replicas | None = None
     ) -> tuple[Gradient, float]:
         """∂loss/∂parameters, None where the loss does not reach, and the loss's value.
+
+        Args:
+            loss: Computes it.
+            parameters: What to differentiate by.
+            together: The processes that make this very pass together: if it overflows in one, all do it again.
 
         Raises:
             GradPivotError: if the code cannot be compiled, or as :func:`gradpivot.backward.gradient_of` does.
         """
         try:
-            while True:
-                with self._forward():
-                    value = loss()
-                if self._dtype is not torch.float16:
-                    return gradient_of(value, parameters), float(value.detach())
-                gradient, number = gradient_of(value * self._scale, parameters), float(value.detach())
-                if self._unscaled(gradient) or not math.isfinite(number):
-                    return gradient, number
+            if self._dtype is torch.float16:
+                return self._scaled(loss, parameters, together or Replicas())
+            with self._forward():
+                value = loss()
+            return gradient_of(value, parameters), float(value.detach())
         except Exception as error:
             if self._compiled is None or not type(error).__module__.startswith(_COMPILERS):
                 raise
@@ -89,6 +95,13 @@ class Passes:
             raise GradPivotError(
                 f"torch.compile failed ({type(cause).__name__}: {told}); run without compile"
             ) from error
+
+    def stand_by(self, together: Replicas) -> None:
+        """Keep the others' scale in a pass that this process has no part in."""
+        if self._dtype is torch.float16:
+            while self._repeats(False, together):
+                pass
+            self._count()
 
     def release(self) -> None:
         """Give the model its ordinary call back."""
@@ -107,18 +120,39 @@ class Passes:
     def _forward(self) -> torch.autocast:
         return torch.autocast(self._device, dtype=self._dtype, enabled=self._dtype is not None)
 
-    def _unscaled(self, gradient: Gradient) -> bool:
-        """Divide by the scale; whether the gradient is one to use, be it finite or beyond help."""
-        present = [g for g in gradient if g is not None]
-        finite = all(bool(g.isfinite().all()) for g in present)
-        if not finite and self._scale > 1:
-            self._scale, self._clean = self._scale / 2, 0
+    def _scaled(
+        self, loss: Callable[[], Tensor], parameters: Sequence[Tensor], together: Replicas
+    ) -> tuple[Gradient, float]:
+        """The pass with the loss times the scale, and again until the gradient is one to use: finite or beyond help."""
+        rewind, buffers = rewinder(), [buffer.clone() for buffer in self._buffers()]
+        while True:
+            with self._forward():
+                value = loss()
+            gradient, number = gradient_of(value * self._scale, parameters), float(value.detach())
+            present = [g for g in gradient if g is not None]
+            overflow = math.isfinite(number) and not all(bool(g.isfinite().all()) for g in present)
+            if not self._repeats(overflow, together):
+                torch._foreach_mul_(present, 1 / self._scale)
+                self._count()
+                return gradient, number
+            rewind()
+            for buffer, before in zip(self._buffers(), buffers, strict=True):
+                buffer.copy_(before)
+
+    def _repeats(self, overflow: bool, together: Replicas) -> bool:
+        """Whether the pass is to be done again, by all alike; then with half the scale."""
+        if not together.anywhere(overflow and self._scale > 1, self._device):
             return False
-        torch._foreach_mul_(present, 1 / self._scale)
+        self._scale, self._clean = max(self._scale / 2, 1.0), 0
+        return True
+
+    def _count(self) -> None:
         self._clean += 1
         if self._clean == _PASSES_TO_DOUBLE:
             self._scale, self._clean = self._scale * 2, 0
-        return True
+
+    def _buffers(self) -> list[Tensor]:
+        return [buffer.detach() for buffer in self._model.buffers()] if self._model is not None else []
 
 
 @contextmanager

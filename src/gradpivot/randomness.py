@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -17,7 +17,7 @@ import torch
 
 from gradpivot.errors import GradPivotError
 
-__all__ = ["derive", "draw_labels", "drawing_for", "isolated", "reseed"]
+__all__ = ["derive", "draw_labels", "drawing_for", "isolated", "reseed", "rewinder"]
 
 
 def derive(seed: int, *position: int | str) -> int:
@@ -52,9 +52,30 @@ def isolated(seed: int | None = None) -> Iterator[None]:
 
 def _devices() -> list[int] | None:
     """The GPUs whose generators may be used: this process's own among several processes, else all."""
-    if torch.cuda.is_initialized() and torch.distributed.is_initialized():  # type: ignore[no-untyped-call]
+    grouped = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if grouped and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return [torch.cuda.current_device()]
     return None
+
+
+def rewinder() -> Callable[[], None]:
+    """What brings every generator back to where it is now, those of :func:`drawing_for` too."""
+    python, legacy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - see reseed
+    used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
+    gpus = [(gpu, torch.cuda.get_rng_state(gpu)) for gpu in _devices() or used]
+    draws = _draws.get()
+    drawn = draws.states() if draws else {}
+
+    def rewind() -> None:
+        random.setstate(python)
+        np.random.set_state(legacy)  # noqa: NPY002 - see reseed
+        torch.set_rng_state(cpu)
+        for gpu, state in gpus:
+            torch.cuda.set_rng_state(state, gpu)
+        if draws:
+            draws.bring_back(drawn)
+
+    return rewind
 
 
 class _Draws:
@@ -63,6 +84,12 @@ class _Draws:
     def __init__(self, start: int, stop: int, total: int, seed: int) -> None:
         self._start, self._stop, self._total, self._seed = start, stop, total, seed
         self._generators: dict[torch.device, torch.Generator] = {}
+
+    def states(self) -> dict[torch.device, torch.Tensor]:
+        return {device: generator.get_state() for device, generator in self._generators.items()}
+
+    def bring_back(self, states: dict[torch.device, torch.Tensor]) -> None:
+        self._generators = {d: torch.Generator(d).set_state(state) for d, state in states.items()}
 
     def labels(self, classes: int, count: int, device: torch.device) -> torch.Tensor:
         if count != self._stop - self._start:

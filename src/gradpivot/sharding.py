@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry.gramian import Gram, gram_of
+from gradpivot.parallel import Gradient
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
@@ -29,8 +30,6 @@ __all__ = [
     "refuse_partly_sharded",
     "shaped_like_shard",
 ]
-
-Gradient = list[Tensor | None]
 
 
 def is_sharded(tensor: Any) -> bool:
@@ -65,7 +64,8 @@ def refusing_gathered(parameters: Sequence[Tensor]) -> Iterator[None]:
     Raises:
         GradPivotError: after the block, if that happened.
     """
-    if not torch.distributed.is_initialized() or is_sharded(parameters[0]):
+    grouped = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if not grouped or is_sharded(parameters[0]):
         yield
         return
     reached: list[Tensor] = []

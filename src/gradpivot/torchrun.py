@@ -9,13 +9,12 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
-    import torch
-
     from gradpivot.parallel import Replicas
 
 __all__ = ["device_of_process", "is_first", "joined", "launched", "let_others_speak", "may_speak"]
@@ -23,6 +22,8 @@ __all__ = ["device_of_process", "is_first", "joined", "launched", "let_others_sp
 _VARIABLES = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _PATIENCE = 3.0
 """Seconds that a process with nothing to say waits before it ends; torchrun ends it sooner."""
+_WAIT = timedelta(days=1)
+"""How long a process waits for another: the first may train the original for hours. One that dies is seen at once."""
 _store: Any = None
 """What the processes leave each other a word in, once they have joined."""
 
@@ -38,10 +39,11 @@ def is_first() -> bool:
 
 
 @contextmanager
-def joined() -> Iterator[Replicas]:
+def joined(kind: str) -> Iterator[Replicas]:
     """Join the processes that torchrun has started, for the block; alone, if it has not.
 
-    NCCL where every process of the machine has a GPU, which becomes its current device; gloo on CPUs.
+    Args:
+        kind: ``cuda`` for a GPU each, which becomes the current device, and NCCL; ``cpu`` for CPUs and gloo.
 
     Raises:
         GradPivotError: if there are GPUs, but too few.
@@ -56,32 +58,26 @@ def joined() -> Iterator[Replicas]:
     from torch.distributed.rendezvous import rendezvous
 
     global _store
-    gpus, here = torch.cuda.device_count(), int(os.environ["LOCAL_WORLD_SIZE"])
+    gpus, here = torch.cuda.device_count() if kind == "cuda" else 0, int(os.environ["LOCAL_WORLD_SIZE"])
     if 0 < gpus < here:
         raise GradPivotError(
             f"torchrun started {here} processes on a machine with {gpus} GPUs; start at most {gpus} with "
-            f"--nproc-per-node, or hide the GPUs with CUDA_VISIBLE_DEVICES= to use CPUs"
+            f"--nproc-per-node, or use CPUs with --device cpu"
         )
     if gpus:
-        torch.cuda.set_device(device_of_process())
+        torch.cuda.set_device(device_of_process(kind))
     _store, rank, size = next(rendezvous("env://"))
     dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if gpus else "gloo", store=_store, rank=rank, world_size=size
+        "cpu:gloo,cuda:nccl" if gpus else "gloo", store=_store, rank=rank, world_size=size, timeout=_WAIT
     )
     # Not in a finally block: after a failure the others are to see that this process has gone.
     yield Replicas.current()
     dist.destroy_process_group()
 
 
-def device_of_process() -> torch.device:
-    """The GPU that is this process's own under torchrun; the CPU where there is none."""
-    import torch
-
-    return (
-        torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        if torch.cuda.is_available()
-        else torch.device("cpu")
-    )
+def device_of_process(kind: str) -> str:
+    """The device of that kind (``cpu``, ``cuda``) that is this process's: under torchrun each has a GPU of its own."""
+    return f"cuda:{os.environ['LOCAL_RANK']}" if kind == "cuda" and launched() else kind
 
 
 def may_speak(message: str, *, of_others: bool = False) -> bool:

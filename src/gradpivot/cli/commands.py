@@ -40,7 +40,7 @@ from gradpivot.cli.inputs import (
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.parser import print_completion
 from gradpivot.errors import GradPivotError
-from gradpivot.torchrun import device_of_process, joined, launched
+from gradpivot.torchrun import device_of_process, joined
 
 if TYPE_CHECKING:
     from torch import nn
@@ -133,8 +133,9 @@ def _(chosen: options.TrainOptions) -> int:
 
 @run.register
 def _(chosen: options.UnlearnOptions) -> int:
-    with joined() as replicas, nullcontext() if replicas.is_first else quiet():
-        return _unlearn(chosen, replicas)
+    kind = device_named(chosen.device)
+    with joined(kind) as replicas, nullcontext() if replicas.is_first else quiet():
+        return _unlearn(chosen, kind, replicas)
 
 
 @run.register
@@ -148,7 +149,7 @@ def _(chosen: options.TraceOptions) -> int:
     check_metric(chosen.best)
     over_knob(chosen.method, values=chosen.values or None)  # type: ignore[attr-defined]
     refuse_file(chosen.out)
-    problem, split, model = prepare(chosen)
+    problem, split, model = prepare(chosen, device_named(chosen.device))
     method = suited(chosen.method, problem)  # type: ignore[attr-defined]
     methods = over_knob(method, values=chosen.values or None)
     with bar(f"{method.title} over {method.knob}", wants_bars(chosen.json)) as report:
@@ -432,16 +433,14 @@ def _(chosen: options.CompletionOptions) -> int:
     return 0
 
 
-def _unlearn(chosen: options.UnlearnOptions, replicas: Replicas) -> int:
+def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> int:
     """One run; of several processes all do it, and the first one writes and speaks."""
     from gradpivot.run import run_method
     from gradpivot.run_folder import refuse_used, write_run
 
     refuse_file(chosen.out)
     refuse_used(chosen.out, chosen.overwrite)
-    problem, split, model = prepare(chosen)
-    if launched():
-        model.to(device_of_process())
+    problem, split, model = prepare(chosen, device_of_process(kind), replicas)
     method = suited(chosen.method, problem)  # type: ignore[attr-defined]
     checkpoint = chosen.out / "checkpoint.pt"
     with terminating(), bar(method.title, wants_bars(chosen.json)) as report:
@@ -465,7 +464,7 @@ def _unlearn(chosen: options.UnlearnOptions, replicas: Replicas) -> int:
     if not replicas.is_first:
         return status
     _keep_original(model, chosen)
-    write_run(chosen.out, _config(chosen, method), split, result)
+    write_run(chosen.out, _config(chosen, kind, method), split, result)
     checkpoint.unlink(missing_ok=True)
     if chosen.json:
         say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
@@ -569,10 +568,10 @@ def _keep_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
     save_weights(model, chosen.out / "original.safetensors", facts)
 
 
-def _config(chosen: options.UnlearnOptions, method: Any) -> dict[str, Any]:
+def _config(chosen: options.UnlearnOptions, kind: str, method: Any) -> dict[str, Any]:
     """The options that decide the numbers, as 'unlearn --config' reads them; no path of this machine."""
     settings: dict[str, Any] = {
-        **_computing(chosen, device_named(chosen.device)),
+        **_computing(chosen, kind),
         "map": list(chosen.map) or None,
         "classes": chosen.classes,
         "fraction": chosen.fraction,

@@ -11,11 +11,13 @@ from gradpivot.cli.options import ProblemOptions, ProblemRun
 from gradpivot.errors import GradPivotError
 from gradpivot.methods.retrain import Retrain
 from gradpivot.recipes.recipe import filled, numbers_in
+from gradpivot.torchrun import launched
 
 if TYPE_CHECKING:
     from torch import nn
 
     from gradpivot.data.split import ForgetSplit
+    from gradpivot.parallel import Replicas
     from gradpivot.recipes.problem import Problem
 
 __all__ = [
@@ -23,14 +25,18 @@ __all__ = [
 ]  # fmt: skip
 
 
-def prepare(chosen: ProblemOptions) -> tuple[Problem, ForgetSplit, nn.Module]:
-    """The problem, what to forget, and the model to start from."""
+def prepare(
+    chosen: ProblemOptions, device: str, replicas: Replicas | None = None
+) -> tuple[Problem, ForgetSplit, nn.Module]:
+    """The problem, what to forget, and the model to start from, on ``device``.
+
+    Where that has to be trained, the first of several processes does it.
+    """
     from gradpivot.sweep.original import train_original
 
     if chosen.map and chosen.weights is None:
         raise GradPivotError("--map renames the keys of a weights file; name that with --weights")
     set_threads(chosen.threads)
-    device = device_named(chosen.device)
     problem = problem_of(chosen)
     split = split_of(
         problem, classes=chosen.classes, fraction=chosen.fraction, indices=chosen.indices, seed=chosen.seed
@@ -48,6 +54,7 @@ def prepare(chosen: ProblemOptions) -> tuple[Problem, ForgetSplit, nn.Module]:
             device=device,
             precision=chosen.precision,
             compile=chosen.compile,
+            replicas=replicas,
         )
     return problem, split, model
 
@@ -64,14 +71,16 @@ def problem_of(chosen: ProblemRun) -> Problem:
     return problem if chosen.model is None else with_model(problem, chosen.model, chosen.normalise)
 
 
-def device_named(name: str) -> str:
-    """The device that an option names, if it is there and can be used.
+def device_named(name: str | None) -> str:
+    """The kind of device that an option names, ``cpu`` or ``cuda``, if it is there and can be used.
 
     Raises:
         GradPivotError: if not, with the way out.
     """
     import torch
 
+    if name is None:
+        name = "auto" if launched() else "cpu"
     if name == "mps":
         raise GradPivotError(
             "--device mps cannot be used: it has no float64, in which Gram matrices and confidences are summed; use cpu"

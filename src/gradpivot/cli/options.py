@@ -76,8 +76,8 @@ class ProblemRun(_Run):
     """Another model: resnet18, resnet20, resnet56, small, cnn, my_module:make_model, timm:NAME, torchvision:NAME."""
     normalise: str | None = None
     """How that model's inputs are: none ([0, 1]), cifar10, imagenet, or mean/std, for example 0.5/0.25."""
-    device: Literal["cpu", "cuda", "mps", "auto"] = "cpu"
-    """Where to compute; auto takes a CUDA device if there is one."""
+    device: Literal["cpu", "cuda", "mps", "auto"] | None = None
+    """Where to compute: cpu, unless told; under torchrun auto. auto takes a CUDA device if there is one."""
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     """Number format of forward and backward passes; weights and scores stay in the model's own."""
     compile: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop, Progress
@@ -32,17 +32,19 @@ def train_original(
     compile: bool = False,
     checkpoint: Path | None = None,
     key: str = "",
+    replicas: Replicas | None = None,
 ) -> nn.Module:
     """The problem's own trained model, or one trained on all of ``split.train`` with the problem's recipe.
 
     With a ``checkpoint`` a training that was killed continues from it; ``key`` says which training it belongs to.
+    Of several ``replicas`` the first trains it and hands the weights out: on a GPU no two would train the same.
 
     Raises:
         GradPivotError: if training diverges.
     """
     if problem.original is not None:
         return problem.original().to(device).eval()
-    # Alone, also among several processes: with BatchNorm in train mode they would train another model together.
+    model = problem.model().to(device)
     loop = Loop(
         seed=seed,
         factory=problem.model,
@@ -50,13 +52,27 @@ def train_original(
         precision=precision,
         compile=compile,
         checkpoint=checkpoint,
+        # Alone, also among several processes: with BatchNorm in train mode they would train another model together.
         replicas=Replicas(),
     )
-    task = problem.task or Classification()
-    outcome = loop.run(FitToAll(problem.training), problem.model().to(device), task, split, key=key)
+    if replicas is None or replicas.size == 1:
+        return _trained(model, problem, split, loop, key)
+    model.load_state_dict(
+        replicas.from_first(lambda: _on_cpu(_trained(model, problem, split, loop, key).state_dict()))
+    )
+    return model.eval()
+
+
+def _trained(model: nn.Module, problem: Problem, split: ForgetSplit, loop: Loop, key: str) -> nn.Module:
+    outcome = loop.run(FitToAll(problem.training), model, problem.task or Classification(), split, key=key)
     if outcome.diverged:
         raise GradPivotError(f"training the original model diverged ({outcome.diverged}); lower its lr")
     return outcome.model.eval()
+
+
+def _on_cpu(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Where every process can take it from: a GPU's number means another GPU on another machine."""
+    return {name: tensor.cpu() for name, tensor in state.items()}
 
 
 def original_model(
