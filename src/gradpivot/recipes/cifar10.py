@@ -47,7 +47,7 @@ def cifar10_small() -> Problem:
 
     images = Images(channels=3, size=32, classes=10, mean=CIFAR10_MEAN, std=CIFAR10_STD)
     return Problem(
-        name="cifar10 small",
+        name="cifar10-small",
         load=load_cifar10,
         model=find_model("small", images),
         training=Retrain.from_dict({**Retrain.short, "label_smoothing": 0.0, "augment": "crop_flip"}),
