@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-import tempfile
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,22 +27,16 @@ _TRAINING_SCHEMA = "gradpivot.training/1"
 
 
 def refuse_used(folder: Path, overwrite: bool) -> None:
-    """Make the folder, or raise if it holds a finished run that must not be replaced, or cannot be written.
-
-    Before the work, not after it.
-    """
+    """Raise, before the work, if the folder holds a finished run that must not be replaced, or cannot be written."""
     if not overwrite and (folder / "metrics.json").exists():
         raise GradPivotError(
             f"{folder} holds a finished run already; name another folder with --out, or pass --overwrite"
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise GradPivotError(
-            f"{folder} cannot be written ({error.strerror}); name another folder with --out"
-        ) from None
+            f"{folder} cannot be written ({there} does not allow it); name another with --out"
+        )
 
 
 def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, result: Result) -> None:
