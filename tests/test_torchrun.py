@@ -122,9 +122,8 @@ def test_killed_and_continued_is_one_process(place):
     _, stderr = killed.communicate(timeout=PATIENCE)
     assert killed.returncode != 0
     told = ours(stderr)
-    assert len(told) <= 1
-    # torchrun may end the survivor, by SIGTERM, before it has noticed.
-    assert all("lost the others" in line or "interrupted" in line for line in told)
+    assert len(told) <= 1  # torchrun may end the survivor before it has noticed
+    assert all("lost the others" in line for line in told)
     assert (out / "checkpoint.pt").exists()
     assert not (out / "metrics.json").exists()
 

@@ -11,6 +11,8 @@ from torch.utils.data import TensorDataset
 from gradpivot import BS, Classification, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
+from gradpivot.models.cnn import SmallCNN
+from gradpivot.models.pixels import OnPixels, Pixels
 from gradpivot.testing import MethodContract, blobs, trained
 
 
@@ -175,3 +177,26 @@ def test_settings_are_checked(wrong, message):
 def test_paper_space_is_twelve_settings():
     assert len(BS.space()) == 12
     assert (BS.space()[0].max_norm, BS.space()[0].batch_size) == (None, 256)
+
+
+def test_bytes_are_moved_as_the_model_sees_them():
+    """A model on Pixels takes bytes and [0, 1] alike; one that takes bytes as they are would get other inputs."""
+    images = torch.randint(
+        0, 256, (8, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
+    labels, task = torch.arange(8) % 3, Classification()
+    inner = SmallCNN(classes=3).eval()
+    batches = [(np.arange(8), (images, labels))]
+    found = BS(epsilon=0.1).labels(OnPixels(Pixels(), inner).eval(), task, batches)
+    assert found == BS(epsilon=0.1).labels(inner, task, [(np.arange(8), (images.float() / 255, labels))])
+
+    class Raw(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x.float())
+
+    with pytest.raises(GradPivotError, match="makes something else of them than x/255"):
+        BS(epsilon=0.1).labels(Raw().eval(), task, batches)

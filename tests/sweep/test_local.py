@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -36,7 +37,10 @@ def engine(lab):
 
 def told(err: str) -> str:
     """What was said besides how it stands, which a log gets every half minute, and so on a busy machine."""
-    return "".join(line for line in err.splitlines(keepends=True) if not line.startswith("recipe  "))
+    standing = re.compile(
+        r"recipe  \d+/\d+ done, \d+ running( \([\d %,]+\))?, 0 failed, 0 diverged(, [\d a-z]+ left)?\n"
+    )
+    return "".join(line for line in err.splitlines(keepends=True) if not standing.fullmatch(line))
 
 
 def children_of(pid: int) -> list[int]:

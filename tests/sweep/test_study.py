@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gradpivot import CUP, WS, ForgetSplit, Retrain
@@ -102,3 +104,17 @@ def test_toy_figure_one():
     assert worst_drop("CUP, γ = 0.7") <= 0.02
     assert worst_drop("CUP, γ = 0.7") < worst_drop("Weighted scalarisation") < worst_drop("Gradient ascent")
     assert "Over 1 seeds" in outcome.table()
+
+
+def test_ra_is_on_the_problems_part_and_other_parts_are_other_records(problem, tmp_path):
+    on_part, _ = study(replace(problem, retain_scored=10), tmp_path)
+    assert {p.scores.n_retain for f in on_part.frontiers for p in f.points} == {10}
+    assert on_part.original.scores.n_retain == on_part.retrained.scores.n_retain == 10
+    on_all, _ = study(problem, tmp_path)
+    assert {p.scores.n_retain for f in on_all.frontiers for p in f.points} == {80}
+
+
+def test_an_original_that_the_problem_brings_is_neither_trained_nor_kept(problem, tmp_path):
+    given = replace(problem, original=TinyNet)
+    study(given, tmp_path)
+    assert not list(tmp_path.glob("original-*"))

@@ -91,3 +91,13 @@ def test_outputs_without_logits_are_explained(what):
 def test_labels_outside_the_outputs_are_explained(label):
     with pytest.raises(GradPivotError, match=r"outside 0 … 1"):
         Classification().logits(MODEL, (X, torch.full((4,), label)))
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_outputs_are_float32_whatever_the_network_computes_in(half):
+    """BE and BS take their losses from outputs; eight bits of log p are too few for a loss near zero."""
+    model = torch.nn.Linear(4, 3)
+    with torch.autocast("cpu", dtype=half):
+        assert model(torch.zeros(2, 4)).dtype is half
+        assert Classification().outputs(model, torch.zeros(2, 4)).dtype is torch.float32
+    assert Classification().outputs(model.double(), torch.zeros(2, 4).double()).dtype is torch.float64

@@ -443,7 +443,9 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
     problem, split, model = prepare(chosen, device_of_process(kind), replicas)
     method = suited(chosen.method, problem)  # type: ignore[attr-defined]
     checkpoint = chosen.out / "checkpoint.pt"
-    with terminating(), bar(method.title, wants_bars(chosen.json)) as report:
+    # torchrun ends the others by SIGTERM when one is lost: nobody has interrupted them, and the one that noticed tells.
+    ending = terminating() if replicas.size == 1 else nullcontext()
+    with ending, bar(method.title, wants_bars(chosen.json)) as report:
         result = run_method(
             model,
             split,

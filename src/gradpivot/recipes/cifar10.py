@@ -38,7 +38,7 @@ def cifar10() -> Problem:
 
 
 def cifar10_small() -> Problem:
-    """A network of 0.46 million weights that two cores train in a quarter of an hour: original and reference are ours.
+    """A network of 0.46 million weights, small enough to train original and reference on two cores.
 
     Without label smoothing: the confidences that a membership attack reads should be those of ordinary training.
     """
