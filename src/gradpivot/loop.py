@@ -9,11 +9,12 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["Batch", "Diverged", "Gradients", "Loop", "Outcome", "PairedBatch", "Progress"]
+__all__ = ["Batch", "Diverged", "Gradients", "Loop", "Moved", "Outcome", "PairedBatch", "Progress", "finite"]
 
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all)."""
@@ -105,6 +106,15 @@ class Gradients:
     gram: Gram
     forget_loss: float | None
     retain_loss: float | None
+
+
+class Moved(NamedTuple):
+    """The first-order effect of what the optimiser really did; zero where it did nothing or was not measured."""
+
+    forget: float = 0.0
+    """⟨Δθ,f⟩, negative where L_f goes down."""
+    retain: float = 0.0
+    """⟨Δθ,r⟩ likewise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,7 +387,9 @@ class Loop:
         self._history.append(row | {"delta_forget": along_forget, "delta_retain": along_retain})
         self._report_move()
 
-    def step(self, gradients: Gradients, weights: Weights, *, measured: bool = True) -> None:
+    def step(
+        self, gradients: Gradients, weights: Weights, *, rate: float = 1.0, measured: bool = True
+    ) -> Moved:
         """Let the optimiser step along a·f + b·r, shortened to ``max_norm``, and record what it really did.
 
         Opposed gradients (weights (0, 0)) do not move the model at all: momentum and weight decay would
@@ -386,6 +398,7 @@ class Loop:
         Args:
             gradients: What :meth:`gradients` gave.
             weights: a and b.
+            rate: What the learning rate is multiplied with for this step.
             measured: Whether to record ⟨Δθ,f⟩ and ⟨Δθ,r⟩, two passes over the weights; with one loss they say little.
 
         Raises:
@@ -396,20 +409,63 @@ class Loop:
         row = self._row(gradients, weights, norm)
         if weights == (0.0, 0.0):
             self._history.append(row)
-            return
+            return Moved()
         share_of_forget = abs(weights.forget) * gram.forget_norm
         share_of_retain = abs(weights.retain) * gram.retain_norm
         over = "retain" if weights.retain and share_of_retain >= share_of_forget else "forget"
         kept = gradients.forget if over == "retain" else gradients.retain
         combined = combine(gradients.forget, gradients.retain, weights, gram, over=over)
         size, along_kept, along_combined = descent.step(
-            self._step, combined, kept, self._mask, measured=measured
+            self._step, combined, kept, self._mask, rate=rate, measured=measured
         )
         if not math.isfinite(size):
             self._diverge("the step made a weight non-finite")
         if measured:
             row |= _progress_along(weights, over, along_kept, along_combined, gradients)
         self._history.append(row)
+        return Moved(row["delta_forget"] or 0.0, row["delta_retain"] or 0.0)
+
+    @torch.no_grad()
+    def losses_again(
+        self, *, forget: Callable[[], Tensor], retain: Callable[[], Tensor]
+    ) -> tuple[float, float]:
+        """Both losses of the step just made, on the same batches under the same random numbers; no gradient.
+
+        For a method that looks whether a step did what it should. Running statistics stay what they are.
+        """
+        statistics = [buffer.detach().clone() for buffer in self._running.buffers]
+        reseed(derive(self.seed, "step", self._step))
+        mine = [
+            self._loss_again(name, loss, part)
+            for name, loss, part in zip(("forget", "retain"), (forget, retain), self._parts, strict=True)
+        ]
+        for buffer, before in zip(self._running.buffers, statistics, strict=True):
+            buffer.copy_(before)
+        together = self.replicas.gather(mine)
+        return math.fsum(theirs[0] for theirs in together), math.fsum(theirs[1] for theirs in together)
+
+    def _loss_again(self, name: str, loss: Callable[[], Tensor], part: Part) -> float:
+        if part.share == 0:
+            return 0.0
+        if self.replicas.size == 1:
+            return self._passes.loss(loss)
+        with self._drawing(name, part):
+            return part.share * self._passes.loss(loss)
+
+    def take_back(self) -> None:
+        """Undo the step just made; it stays in the history, with what it did."""
+        self._running.take_back()
+
+    def mean_over_forget(self, value: float) -> float:
+        """The mean over the forget batch of a number that this process has of its part."""
+        found = self.replicas.mean({"value": value}, self._parts[0].share)["value"]
+        assert found is not None
+        return found
+
+    @property
+    def forget_samples(self) -> int:
+        """How many samples the forget batch has, in all processes together."""
+        return self._parts[0].total
 
     def record(self, **columns: float | None) -> None:
         """Add columns of a method's own to the step just made; give the same ones at every step.
@@ -418,6 +474,11 @@ class Loop:
         recorded, weighted by how much of that batch each has.
         """
         self._history[-1] |= self.replicas.mean(columns, self._parts[0].share)
+
+    @property
+    def last_row(self) -> Mapping[str, Any] | None:
+        """The last step's columns; None before the first. After a resume, where the killed run's state is."""
+        return self._history[-1] if self._history else None
 
     def recorded(self, column: str) -> list[Any]:
         """What the history has under ``column`` so far, one entry a step."""
@@ -430,8 +491,8 @@ class Loop:
             "step": self._step,
             "forget_loss": gradients.forget_loss,
             "retain_loss": gradients.retain_loss,
-            "cosine": _number(told.cosine),
-            "phi": _number(told.phi),
+            "cosine": finite(told.cosine),
+            "phi": finite(told.phi),
             "forget_weight": weights.forget,
             "retain_weight": weights.retain,
             "forget_norm": told.forget_norm,
@@ -528,10 +589,16 @@ class Loop:
         if part.share == 0:
             self._passes.stand_by(self.replicas)
             return [None] * len(parameters), 0.0
+        with self._drawing(name, part):
+            return _loss_and_gradient(loss, parameters, self._passes, part.share, self.replicas)
+
+    @contextmanager
+    def _drawing(self, name: str, part: Part) -> Iterator[None]:
+        """The random numbers of one side's pass in one of several processes."""
         step = (self.seed, "step", self._step) if name == "forget" else (self.seed, "step", self._step, name)
         own = derive(self.seed, "step", self._step, name, "process", self.replicas.rank)
         with isolated(own), drawing_for(*part, derive(*step)):
-            return _loss_and_gradient(loss, parameters, self._passes, part.share, self.replicas)
+            yield
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -624,8 +691,8 @@ def _device_of(model: nn.Module) -> torch.device:
     return first.device
 
 
-def _number(value: float) -> float | None:
-    """NaN is not JSON."""
+def finite(value: float) -> float | None:
+    """The number, or None where it is not finite: NaN is not JSON."""
     return value if math.isfinite(value) else None
 
 

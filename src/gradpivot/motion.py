@@ -26,7 +26,8 @@ class Descending:
         self._optimizer = make_optimizer(self.parameters, recipe)
         self._recipe, self._total = recipe, total
         self._weights_before = [p.detach().clone() for p in self.parameters]
-        self._buffers_before = [b.detach().clone() for b in model.buffers()]
+        self.buffers = list(model.buffers())
+        self._buffers_before = [b.detach().clone() for b in self.buffers]
 
     @torch.no_grad()
     def step(
@@ -36,6 +37,7 @@ class Descending:
         kept: Gradient,
         mask: Sequence[Tensor | None] | None,
         *,
+        rate: float = 1.0,
         measured: bool = True,
     ) -> tuple[float, float, float]:
         """Step inside the mask, then (‖Δθ‖², ⟨Δθ, kept⟩, ⟨Δθ, combined⟩).
@@ -43,7 +45,7 @@ class Descending:
         Where it need not be ``measured``, the first only says by being finite that the new weights are.
         """
         for group in self._optimizer.param_groups:
-            group["lr"] = self._recipe.lr * rate_factor(self._recipe.schedule, number / self._total)
+            group["lr"] = rate * self._recipe.lr * rate_factor(self._recipe.schedule, number / self._total)
         torch._foreach_copy_(self._weights_before, [p.detach() for p in self.parameters])
         for before, buffer in zip(self._buffers_before, self._model.buffers(), strict=True):
             before.copy_(buffer)
@@ -70,6 +72,14 @@ class Descending:
             parameter.copy_(before)
         for buffer, before in zip(self._model.buffers(), self._buffers_before, strict=True):
             buffer.copy_(before)
+
+    def take_back(self) -> None:
+        """Undo the last step: its weights and buffers, and what momentum and Adam remember of all steps so far.
+
+        Their memory holds the step that went wrong; without it they begin anew, as at the start of a run.
+        """
+        self.restore_last_good()
+        self._optimizer.state.clear()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything the next step depends on."""

@@ -96,6 +96,12 @@ class Passes:
                 f"torch.compile failed ({type(cause).__name__}: {told}); run without compile"
             ) from error
 
+    @torch.no_grad()
+    def loss(self, loss: Callable[[], Tensor]) -> float:
+        """The loss's value alone, in the same number format."""
+        with self._forward():
+            return float(loss())
+
     def stand_by(self, together: Replicas) -> None:
         """Keep the others' scale in a pass that this process has no part in."""
         if self._dtype is torch.float16:

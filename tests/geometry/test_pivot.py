@@ -12,7 +12,8 @@ from mpmath import mpf
 
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.geometry import Case, Gram, PivotWeighting, pivot_weights
-from gradpivot.geometry.pivot import case_of
+from gradpivot.geometry.pivot import case_of, steered_weights
+from gradpivot.geometry.weighting import Weights
 
 sys.path.insert(0, str(Path(__file__).parent))
 import paper_formulas as paper
@@ -272,3 +273,78 @@ def _distance_from_stationary(f: np.ndarray, r: np.ndarray) -> float:
     """min ‖t·f + (1−t)·r‖ over t in [0, 1], relative; zero exactly where the point is Pareto-stationary."""
     t = np.clip((r - f) @ r / ((r - f) @ (r - f)), 0, 1)
     return float(np.linalg.norm(t * f + (1 - t) * r) / max(np.linalg.norm(f), np.linalg.norm(r)))
+
+
+def angled(alpha: float, forget: float = 1.0, retain: float = 1.0) -> Gram:
+    return Gram(forget**2, retain**2, forget * retain * math.cos(alpha))
+
+
+def pulls(gram: Gram, weights: Weights) -> tuple[float, float]:
+    """⟨g,f⟩ and ⟨g,r⟩."""
+    a, b = weights
+    return a * gram.ff + b * gram.fr, a * gram.fr + b * gram.rr
+
+
+angles = st.floats(0.01, math.pi - 0.01)
+lengths = st.floats(1e-4, 1e4)
+
+
+@given(angles, lengths, lengths, st.floats(0, 1))
+def test_steered_is_conflict_free_and_the_projection_of_the_sum(alpha, forget, retain, intensity):
+    gram = angled(alpha, forget, retain)
+    weights = steered_weights(gram, intensity)
+    on_forget, on_retain = pulls(gram, weights)
+    size = gram.norm_of(*weights)
+    assert on_forget >= -1e-6 * size * forget
+    assert on_retain >= -1e-6 * size * retain
+    # ⟨T,g⟩ = ‖g‖² says that g is T's projection on its direction.
+    assert on_forget + on_retain == pytest.approx(size**2, rel=1e-5, abs=1e-9 * (forget + retain) ** 2)
+
+
+@given(angles, lengths, lengths, st.floats(0, 1), st.floats(0, 1))
+def test_more_intensity_never_pulls_less_on_what_is_forgotten(alpha, forget, retain, one, other):
+    gram = angled(alpha, forget, retain)
+    cosines = []
+    for intensity in sorted((one, other)):
+        weights = steered_weights(gram, intensity)
+        size = gram.norm_of(*weights)
+        cosines.append(pulls(gram, weights)[0] / (size * forget) if size else 0.0)
+    assert cosines[0] <= cosines[1] + 1e-5
+
+
+@given(angles, lengths, lengths, st.floats(-1, -0.001))
+def test_giving_back_raises_what_is_forgotten_and_spares_what_is_kept(alpha, forget, retain, intensity):
+    gram = angled(alpha, forget, retain)
+    weights = steered_weights(gram, intensity)
+    on_forget, on_retain = pulls(gram, weights)
+    size = gram.norm_of(*weights)
+    assert on_forget <= 1e-6 * size * forget
+    assert on_retain >= -1e-6 * size * retain
+
+
+def test_holding_stops_where_there_is_nothing_left_to_repair():
+    conflicting = angled(math.pi - 1e-3, 1.0, 1e-3)
+    assert conflicting.norm_of(*steered_weights(conflicting, 0.0)) < 2e-6
+    assert conflicting.norm_of(*pivot_weights(*conflicting, 0.0)) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("gram", "intensity", "expected"),
+    [
+        (Gram(0.0, 1.0, 0.0), 0.5, (0, 1)),
+        (Gram(1.0, 0.0, 0.0), 0.5, (1, 0)),
+        (Gram(1.0, 0.0, 0.0), 0.0, (0, 0)),
+        (Gram(1.0, 1.0, 1.0), 0.5, (1, 1)),
+        (Gram(1.0, 1.0, 1.0), 0.0, (0, 0)),
+        (Gram(1.0, 1.0, -1.0), 0.5, (0, 0)),
+        (Gram(0.0, 0.0, 0.0), 0.5, (0, 0)),
+    ],
+)
+def test_steered_degenerate_cases(gram, intensity, expected):
+    assert tuple(steered_weights(gram, intensity)) == expected
+
+
+@pytest.mark.parametrize("intensity", [-1.5, 1.01, math.nan])
+def test_an_intensity_outside_its_range_says_so(intensity):
+    with pytest.raises(GradPivotError, match="between -1"):
+        steered_weights(angled(2.0), intensity)

@@ -8,11 +8,17 @@ import torch
 
 from gradpivot import CUP, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
+from gradpivot.steering import asked_degree
+from gradpivot.tasks.classification import Classification
 from gradpivot.testing import MethodContract, blobs, trained
 
 
 class TestCUP(MethodContract):
-    method = CUP(gamma=0.7, lr=0.02, epochs=15)
+    method = CUP(gamma=0.9, lr=0.02, epochs=15)
+
+
+class TestCUPByAngle(MethodContract):
+    method = CUP(dial="angle", gamma=0.7, lr=0.02, epochs=15, momentum=0.9, max_norm=1.0)
 
 
 class TestCUPAsPrinted(MethodContract):
@@ -23,14 +29,62 @@ def split() -> ForgetSplit:
     return ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
 
 
-def test_gamma_orders_the_outcome():
-    results = [unlearn(trained(), split(), CUP(gamma=g, lr=0.02, epochs=8)).scores.ua for g in (0, 0.3, 0.6)]
-    assert results == sorted(results)
-    assert results[0] < 0.2 < results[-1]
+@pytest.mark.parametrize("lr", [1e-5, 1e-3, 1e-1])
+def test_gamma_is_the_degree_of_forgetting_whatever_the_learning_rate(lr):
+    gammas = (0, 0.3, 0.6, 0.9)
+    results = [unlearn(trained(), split(), CUP(gamma=g, lr=lr, epochs=8)) for g in gammas]
+    start = results[0].scores.ua
+    for gamma, result in zip(gammas, results, strict=True):
+        assert result.scores.ua == pytest.approx(start + (1 - start) * asked_degree(gamma), abs=0.04)
+        assert result.scores.ra > 0.95
+
+
+def test_gamma_is_the_degree_also_with_the_unbounded_loss_of_the_paper():
+    method = CUP(gamma=0.5, objective="negative_ce", lr=0.1, epochs=8)
+    result = unlearn(trained(), split(), method)
+    assert result.diverged is None
+    assert result.scores.ua == pytest.approx(asked_degree(0.5), abs=0.05)
+
+
+@pytest.mark.parametrize("settings", [{"optimizer": "adam"}, {"momentum": 0.9}, {"weight_decay": 0.01}])
+def test_gamma_is_the_degree_with_other_optimisers(settings):
+    result = unlearn(trained(), split(), CUP(gamma=0.5, lr=1e-3, epochs=8, **settings))
+    assert result.scores.ua == pytest.approx(asked_degree(0.5), abs=0.06)
+    assert result.scores.ra > 0.95
+
+
+def test_a_step_that_hurts_is_taken_back():
+    """A first step of this length would leave nothing of the model."""
+    result = unlearn(trained(), split(), CUP(gamma=0.9, lr=1e3, epochs=8))
+    assert sum(result.history["taken_back"]) > 0
+    assert result.history["rate"][-1] < 0.1
+    assert result.scores.ra > 0.95
+
+
+def test_what_a_step_did_is_in_the_history():
+    history = unlearn(trained(), split(), CUP(gamma=0.5, epochs=3)).history
+    steps = len(history["step"])
+    assert all(
+        len(history[name]) == steps for name in ("degree", "asked", "intensity", "forget_change", "lag")
+    )
+    assert history["landed"][:-1] == [None] * (steps - 1)
+    assert 0 < history["landed"][-1] <= 1.5
+
+
+def test_a_task_without_a_degree_says_what_to_do():
+    class Plain:
+        retain_loss = Classification().retain_loss
+        forget_loss = Classification().forget_loss
+        predict = Classification().predict
+        target_of = Classification().target_of
+
+    with pytest.raises(GradPivotError, match="dial='angle'"):
+        unlearn(trained(), split(), CUP(epochs=1), task=Plain())
+    assert unlearn(trained(), split(), CUP(epochs=1, dial="angle"), task=Plain()).diverged is None
 
 
 def test_every_step_descends_both_losses_before_momentum():
-    result = unlearn(trained(), split(), CUP(gamma=0.5, momentum=0.0, lr=0.01, epochs=3))
+    result = unlearn(trained(), split(), CUP(gamma=0.5, dial="angle", lr=0.01, epochs=3))
     # With plain SGD the real step is −λ·g, so both first-order changes are promised to be negative.
     assert all(d <= 1e-9 for d in result.history["delta_forget"])
     assert all(d <= 1e-9 for d in result.history["delta_retain"])
@@ -42,7 +96,7 @@ def test_length_limit_is_kept():
 
 
 def test_gamma_goes_linearly_to_its_end():
-    method = CUP(gamma=0.2, gamma_end=0.8)
+    method = CUP(gamma=0.2, gamma_end=0.8, dial="angle")
     assert [method.gamma_at(p) for p in (0, 0.5, 1)] == pytest.approx([0.2, 0.5, 0.8])
     assert CUP(gamma=0.2).gamma_at(0.9) == 0.2
 
@@ -65,6 +119,8 @@ def test_paper_protocol_is_what_is_printed():
     [
         ({"gamma": 1.2}, "between 0"),
         ({"gamma_end": -1}, "between 0"),
+        ({"gamma_end": 0.8}, "dial='angle'"),
+        ({"dial": "knob"}, "choose one of degree, angle"),
         ({"lr": 0}, "lr is 0"),
         ({"lr": float("nan")}, "lr is nan"),
         ({"epochs": 0}, "epochs is 0"),

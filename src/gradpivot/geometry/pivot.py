@@ -29,7 +29,15 @@ from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.geometry.gramian import Gram
 from gradpivot.geometry.weighting import Weights
 
-__all__ = ["COLLINEAR", "Case", "PivotWeighting", "case_of", "check_gamma", "pivot_weights"]
+__all__ = [
+    "COLLINEAR",
+    "Case",
+    "PivotWeighting",
+    "case_of",
+    "check_gamma",
+    "pivot_weights",
+    "steered_weights",
+]
 
 COLLINEAR = 1e-12
 """f and r count as collinear where D = FR − C² ≤ 1e-12·FR, that is sin α ≤ 1e-6.
@@ -144,6 +152,54 @@ def pivot_weights(
     return Weights(
         length * math.cos((1 - gamma) * phi) / gram.forget_norm,
         length * math.cos(gamma * phi) / gram.retain_norm,
+    )
+
+
+def steered_weights(gram: Gram, intensity: float) -> Weights:
+    r"""The pivot for a controller: any turn from giving back to forgetting, of a length that vanishes when it is done.
+
+    With t = γφ the pivot's direction has cos∠(g,f) = sin t and cos∠(g,r) = sin(t + α). Two things are different from
+    :func:`pivot_weights`:
+
+    - the turn. Beyond t = π/2, which γ < 1 reaches where the gradients do not conflict, a larger γ pulls *less* on L_f;
+      here t stops there, so that more intensity never forgets less. A negative intensity turns to the other side of
+      the fidelity anchor: L_f rises to first order, and L_r still does not (t ≥ −α);
+    - the length. It is that of T's projection, |‖f‖ sin t| + ‖r‖ sin(t + α), in the place of ‖T‖: zero where neither
+      loss has anything to gain in this direction, as at Pareto-stationary points and, at intensity 0, once r is spent.
+
+    Args:
+        gram: ⟨f,f⟩, ⟨r,r⟩ and ⟨f,r⟩.
+        intensity: −1 … 1: 0 holds L_f and descends L_r, 1 is the strongest pull on L_f that spares L_r.
+
+    Returns:
+        (a, b). In the degenerate cases: (0, 1) for f = 0, (1, 0) for r = 0 if the intensity is positive, else nothing;
+        parallel gradients give the share sin² t of T; (0, 0) for opposed ones and where both vanish.
+
+    Raises:
+        NonFiniteError: if a number is NaN or infinite.
+        GradPivotError: if the intensity is outside [−1, 1] or the numbers are no Gram matrix.
+    """
+    if not -1 <= intensity <= 1:
+        raise GradPivotError(f"the intensity is {intensity}; it lies between -1 (give back) and 1 (forget)")
+    case = case_of(gram)
+    if case is Case.NOTHING_TO_FORGET:
+        return Weights(0.0, 1.0)
+    if case is Case.NOTHING_TO_RETAIN:
+        return Weights(float(intensity > 0), 0.0)
+    if case is Case.PARALLEL:
+        share = math.sin(min(max(intensity, 0.0) * math.pi, math.pi / 2)) ** 2
+        return Weights(share, share)
+    if case is not Case.PIVOT:
+        return Weights(0.0, 0.0)
+    cosine = gram.cosine
+    sine = math.sqrt((1 - cosine) * (1 + cosine))
+    phi = math.atan2(sine, -cosine)
+    alpha = math.pi - phi
+    turn = min(max(intensity * phi, -min(alpha, math.pi / 2)), math.pi / 2)
+    gain = gram.retain_norm * max(math.sin(turn + alpha), 0.0)
+    length = (abs(gram.forget_norm * math.sin(turn)) + gain) / sine
+    return Weights(
+        length * math.cos(phi - turn) / gram.forget_norm, length * math.cos(turn) / gram.retain_norm
     )
 
 

@@ -1,18 +1,20 @@
-"""CUP: controllable unlearning by pivoting gradients (Hwang & Lim, 2025, Algorithm 1)."""
+"""CUP: controllable unlearning by pivoting gradients (Hwang & Lim, 2025, Algorithm 1), with a calibrated dial."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from gradpivot.geometry.pivot import check_gamma, pivot_weights
+from gradpivot.errors import GradPivotError
+from gradpivot.geometry.pivot import check_gamma, pivot_weights, steered_weights
 from gradpivot.methods.method import ForgettingDescent
-from gradpivot.objectives import objective
+from gradpivot.objectives import Objective, objective
+from gradpivot.steering import LAG, LONGEST_MOVE, Change, Course, StepLength, asked_degree
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from gradpivot.data.split import ForgetSplit
     from gradpivot.loop import Loop
@@ -23,35 +25,60 @@ __all__ = ["CUP"]
 
 @dataclass(frozen=True, kw_only=True)
 class CUP(ForgettingDescent):
-    """Each step pivots between keeping (γ=0) and forgetting (γ=1) inside the conflict-free cone.
+    """Each step pivots between keeping and forgetting inside the conflict-free cone; γ says how much is forgotten.
 
-    Defaults are the safe choices: an objective with a floor, a length limit, frozen BatchNorm.
-    ``CUP.protocol("paper", gamma=…)`` is the printed form.
+    By default γ is a *degree*: the run ends where a share sin(πγ/2) of the way from the original to "all of the forget
+    set is forgotten" is done, whatever the learning rate, the batch size and the model; see :mod:`gradpivot.steering`
+    and :mod:`gradpivot.landing`. Steps are checked, and taken back if they hurt. With ``dial="angle"`` γ is the angle
+    of the paper's equations, and ``CUP.protocol("paper", gamma=…)`` is the printed form.
 
     Attributes:
         gamma: The unlearning intensity γ ∈ [0, 1].
-        gamma_end: If given, γ goes linearly from ``gamma`` to this over the run.
+        dial: What γ means: the ``degree`` of forgetting, or the pivot's ``angle`` at every step.
+        gamma_end: If given, the angle goes linearly from ``gamma`` to this over the run.
     """
 
     name: ClassVar[str] = "cup"
     title: ClassVar[str] = "CUP"
     knob: ClassVar[str | None] = "gamma"
+    paper: ClassVar[Mapping[str, Any]] = {**ForgettingDescent.paper, "dial": "angle", "momentum": 0.9}
     paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {
         "lr": (1e-4, 1e-3),
         "gamma": (0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
     }
 
     gamma: float = 0.5
+    dial: Literal["degree", "angle"] = "degree"
     gamma_end: float | None = None
+    # The pivot's promise is about the gradient of this step; momentum would add those of others. The length is found.
+    momentum: float = 0.0
+    max_norm: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_gamma(self.gamma)
         if self.gamma_end is not None:
             check_gamma(self.gamma_end)
+            if self.dial != "angle":
+                raise GradPivotError(
+                    "CUP: gamma_end is a schedule of the angle; set dial='angle', or give the degree as gamma alone"
+                )
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Algorithm 1: two gradients, their Gram matrix to two weights, one step."""
+        """Algorithm 1 as printed, or steered to the degree that γ asks for."""
+        if self.dial == "angle":
+            self._by_angle(model, task, split, loop)
+        else:
+            self._to_degree(model, task, split, loop)
+
+    def gamma_at(self, progress: float) -> float:
+        """γ when a fraction ``progress`` of the steps is done."""
+        if self.gamma_end is None:
+            return self.gamma
+        return self.gamma + (self.gamma_end - self.gamma) * progress
+
+    def _by_angle(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Two gradients, their Gram matrix to two weights, one step."""
         forgetting = objective(self.objective)
         for batch in loop.paired_batches(model, task, split, self):
             gradients = loop.gradients(
@@ -61,8 +88,70 @@ class CUP(ForgettingDescent):
             weights = pivot_weights(*gradients.gram, self.gamma_at(batch.progress))
             loop.step(gradients, weights)
 
-    def gamma_at(self, progress: float) -> float:
-        """γ when a fraction ``progress`` of the steps is done."""
-        if self.gamma_end is None:
-            return self.gamma
-        return self.gamma + (self.gamma_end - self.gamma) * progress
+    def _to_degree(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Turn by feedback, look whether the step did what it should, and land on what was asked for."""
+        from gradpivot.backward import limited
+        from gradpivot.landing import Landing
+        from gradpivot.loop import finite
+
+        if not hasattr(task, "forgetting"):
+            raise GradPivotError(
+                f"{type(task).__name__} has no 'forgetting', which tells how much of a batch is forgotten; add it (see "
+                f"gradpivot.tasks.task), or use dial='angle'"
+            )
+        forgetting = objective(self.objective)
+        landing = Landing(model, task, split, loop, forgetting)
+        asked = landing.start + (1 - landing.start) * asked_degree(self.gamma)
+        course, length = Course(landing.start, asked), StepLength()
+        longest = LONGEST_MOVE * landing.weights_length / self.lr
+        for batch in loop.paired_batches(model, task, split, self):
+            _resume(course, length, loop)
+            forget = _Watched(task, model, batch.forget, forgetting)
+            retain = partial(task.retain_loss, model, batch.retain)
+            gradients = loop.gradients(forget=forget, retain=retain)
+            before = gradients.forget_loss or 0.0, gradients.retain_loss or 0.0
+            degree = loop.mean_over_forget(forget.degree)
+            intensity = course.intensity(batch.progress, degree, loop.forget_samples, before[1])
+            weights = steered_weights(gradients.gram, intensity)
+            rate = length.rate * course.calm(batch.progress)
+            weights, size = limited(weights, gradients.gram, longest / rate)
+            moved = loop.step(gradients, weights, rate=rate)
+            after = loop.losses_again(forget=forget, retain=retain)
+            changes = [Change(*change) for change in zip(before, after, moved, strict=True)]
+            wanting = course.behind > LAG and not course.is_hurt and degree < 1 and size < longest / rate
+            kept = length.judge(*changes, grow=wanting)
+            if not kept:
+                loop.take_back()
+            loop.record(
+                degree=degree,
+                asked=course.by_now(batch.progress),
+                intensity=intensity,
+                rate=length.rate,
+                forget_change=finite(changes[0].actual),
+                retain_change=finite(changes[1].actual),
+                taken_back=float(not kept),
+                landed=None,
+                **course.columns(),
+            )
+        loop.record(landed=landing.at(asked))
+
+
+class _Watched:
+    """A forget loss that also sees how much of its batch is forgotten, in the same forward pass."""
+
+    def __init__(self, task: Task, model: nn.Module, batch: Any, forgetting: Objective) -> None:
+        self._run = partial(task.forgetting, model, batch, forgetting)
+        self.degree = 0.0
+
+    def __call__(self) -> Tensor:
+        loss, degree = self._run()
+        self.degree = float(degree.mean())
+        return loss
+
+
+def _resume(course: Course, length: StepLength, loop: Loop) -> None:
+    """Take up the state that a killed run left in its history."""
+    row = loop.last_row
+    if course.retain_start is None and row is not None:
+        course.resume(row, loop.recorded("retain_loss")[0])
+        length.rate = row["rate"]

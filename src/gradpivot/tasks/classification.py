@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.tasks.batch import Adapter, input_and_target
-from gradpivot.tasks.task import Predictions
+from gradpivot.tasks.task import Forgetting, Predictions
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -94,6 +94,11 @@ class Classification:
     def forget_loss(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
         """The mean of ``objective`` on the batch's logits."""
         return objective(*self.logits(model, batch))
+
+    def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
+        """:meth:`forget_loss`, and which samples are misclassified: their share of D_f is UA."""
+        logits, targets = self.logits(model, batch)
+        return Forgetting(objective(logits, targets), (logits.detach().argmax(1) != targets).double())
 
     def predict(self, model: nn.Module, batch: Any) -> Predictions:
         """True-label confidence and correctness."""

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from gradpivot.objectives import Objective
 
-__all__ = ["Predictions", "Task"]
+__all__ = ["Forgetting", "Predictions", "Task"]
 
 
 class Predictions(NamedTuple):
@@ -21,6 +21,15 @@ class Predictions(NamedTuple):
     """Whether the prediction is the true label, n booleans."""
 
 
+class Forgetting(NamedTuple):
+    """What one forward pass over forget samples tells a method that steers by it."""
+
+    loss: Tensor
+    """L_f, the mean over the batch."""
+    degree: Tensor
+    """How much of each sample is forgotten, n numbers in [0, 1]; their mean over D_f is what γ asks for."""
+
+
 class Task(Protocol):
     """How to run a model on a batch of the user's own kind."""
 
@@ -30,6 +39,10 @@ class Task(Protocol):
 
     def forget_loss(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
         """L_f on a batch: lower = more forgotten."""
+        ...
+
+    def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
+        """L_f and the degree of forgetting, from one forward pass."""
         ...
 
     def predict(self, model: nn.Module, batch: Any) -> Predictions:

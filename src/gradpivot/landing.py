@@ -1,0 +1,127 @@
+"""Landing: after a run, the point on the line back to the original at which the forget set is forgotten as asked for.
+
+A run steers by batches, which say a share to within a few points; here it is measured on the forget set itself, without
+augmentation, and the weights move along the line between the original's and the run's until it is right. That takes
+forward passes alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from gradpivot.data.order import shuffled
+from gradpivot.segment import Segment, share_with
+from gradpivot.steering import RETAIN_TOLERANCE
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.loop import Loop
+    from gradpivot.objectives import Objective
+    from gradpivot.tasks.task import Task
+
+__all__ = ["Landing"]
+
+LOOKED_AT = 2000
+"""Samples of each set that are looked at: a share is then right to within a point, whatever the size of the set."""
+NEAR = 0.01
+BEYOND = (1.1, 1.2, 1.35, 1.5)
+"""How far a run that fell short may be extended along its line, as long as that does no harm."""
+FINE = 4
+"""Halvings between two of these."""
+_BATCH = 256
+
+
+class Landing:
+    """Measures the degree of forgetting of a model, and brings it to the one that was asked for.
+
+    Args:
+        model: The model before the run; its weights are copied.
+        task: How to run it.
+        split: What is forgotten.
+        loop: Gives the samples.
+        objective: The forgetting objective, for tasks whose degree depends on it.
+    """
+
+    def __init__(
+        self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, objective: Objective
+    ) -> None:
+        self._model, self._task, self._loop, self._objective = model, task, loop, objective
+        self._data = split.train
+        self._forget = shuffled(split.forget_indices, loop.seed, "landing")[:LOOKED_AT]
+        self._retain = shuffled(split.retain_indices, loop.seed, "landing")[:LOOKED_AT]
+        self._segment = Segment(model)
+        self.weights_length = math.sqrt(
+            math.fsum(
+                float(p.detach().double().square().sum()) for p in model.parameters() if p.requires_grad
+            )
+        )
+        """‖θ‖ of the trainable weights before the run."""
+        self.start = self.degree()
+        """The degree of forgetting before the run."""
+
+    @torch.no_grad()
+    def degree(self) -> float:
+        """The mean degree of forgetting of the model as it is, over the forget samples that are looked at."""
+        degrees = [
+            self._task.forgetting(self._model, batch, self._objective).degree.double().sum().item()
+            for _, batch in self._passes(self._forget)
+        ]
+        return float(np.sum(degrees) / len(self._forget))
+
+    @torch.no_grad()
+    def retain_loss(self) -> float:
+        """The mean L_r of the model as it is, over the retain samples that are looked at."""
+        losses = [
+            len(indices) * self._task.retain_loss(self._model, batch).item()
+            for indices, batch in self._passes(self._retain)
+        ]
+        return float(np.sum(losses) / len(self._retain))
+
+    def at(self, asked: float) -> float:
+        """Move the model to where its degree is ``asked``; the share of the line that it then is on.
+
+        Of several processes the first decides, and the weights are the same in all of them.
+        """
+        self._segment.ends_at(self._model)
+        share = self._loop.replicas.from_first(partial(self._share, asked))
+        self._segment.put(self._model, share)
+        return share
+
+    def _share(self, asked: float) -> float:
+        near = max(NEAR, 1 / len(self._forget))
+        reached = self.degree()
+        if reached > asked + near:
+            return share_with(self._measured, asked, tolerance=near)[0]
+        if reached < asked - near:
+            return self._beyond(asked, near)
+        return 1.0
+
+    def _measured(self, share: float) -> float:
+        self._segment.put(self._model, share)
+        return self.degree()
+
+    def _beyond(self, asked: float, near: float) -> float:
+        """The nearest share beyond 1 whose weights cost L_r no more than a step may."""
+        bound = self.retain_loss() + RETAIN_TOLERANCE
+        share, last = 1.0, 1.0
+        for share in BEYOND:
+            degree = self._measured(share)
+            if not self.retain_loss() <= bound:
+                return last
+            if degree > asked + near:
+                return share_with(self._measured, asked, between=(last, share), tolerance=near, looks=FINE)[0]
+            if degree >= asked - near:
+                return share
+            last = share
+        return last
+
+    def _passes(self, indices: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
+        return self._loop.pass_over(self._model, self._data, indices, _BATCH)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from gradpivot.data.split import ForgetSplit
+from gradpivot.landing import Landing
+from gradpivot.loop import Loop
+from gradpivot.objectives import objective
+from gradpivot.tasks.classification import Classification
+
+
+class Shifted(nn.Module):
+    """Says class 1 for x + bias > 0: of evenly spread x, the bias decides the share that is called 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.tensor(-1.0))
+        self.keep = nn.Parameter(torch.tensor(0.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        score = torch.where(x[:, 1] > 0, 50 * (x[:, 0] + self.bias), -10 + 30 * self.keep)
+        return torch.stack([torch.zeros_like(score), score], 1)
+
+
+def landing(model: nn.Module) -> Landing:
+    """100 forget samples x = 0 … 1 of class 0, 50 retain samples of class 0 that only ``keep`` can hurt."""
+    forget = torch.stack([torch.linspace(0.005, 0.995, 100), torch.ones(100)], 1)
+    retain = torch.zeros(50, 2)
+    data = torch.utils.data.TensorDataset(torch.cat([forget, retain]), torch.zeros(150, dtype=torch.long))
+    split = ForgetSplit.by_index(data, data, range(100))
+    return Landing(model, Classification(), split, Loop(), objective("unlikelihood"))
+
+
+@pytest.mark.parametrize("asked", [0.1, 0.25, 0.5, 0.9])
+def test_a_run_that_went_too_far_comes_back(asked):
+    model = Shifted()
+    to = landing(model)
+    assert to.start == 0
+    with torch.no_grad():
+        model.bias.fill_(0.0)
+    assert to.degree() == 1
+    share = to.at(asked)
+    assert to.degree() == pytest.approx(asked, abs=0.011)
+    assert share == pytest.approx(asked, abs=0.02)
+
+
+def test_a_run_that_fell_short_goes_on_along_its_line():
+    model = Shifted()
+    to = landing(model)
+    with torch.no_grad():
+        model.bias.fill_(-0.6)
+    share = to.at(0.5)
+    assert 1 < share <= 1.5
+    assert to.degree() == pytest.approx(0.5, abs=0.011)
+
+
+def test_but_not_where_that_hurts_what_is_kept():
+    model = Shifted()
+    to = landing(model)
+    with torch.no_grad():
+        model.bias.fill_(-0.6)
+        model.keep.fill_(0.3)
+    assert to.at(0.5) == 1
+
+
+def test_what_is_near_enough_stays_bit_for_bit():
+    model = Shifted()
+    to = landing(model)
+    with torch.no_grad():
+        model.bias.fill_(-0.503)
+    assert to.at(0.5) == 1
+    assert model.bias.item() == torch.tensor(-0.503).item()

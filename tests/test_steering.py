@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradpivot.steering import (
+    HARDEST,
+    LOSS_BUDGET,
+    RAMP,
+    REPAIR,
+    RETAIN_TOLERANCE,
+    SOFTEST,
+    Change,
+    Course,
+    StepLength,
+    asked_degree,
+    gamma_for,
+)
+
+shares = st.floats(0, 1)
+losses = st.floats(0, 50)
+
+
+@given(shares)
+def test_gamma_and_degree_are_inverse(gamma):
+    assert gamma_for(asked_degree(gamma)) == pytest.approx(gamma, abs=1e-7)
+
+
+def test_the_scale_is_even_and_ends_where_it_should():
+    degrees = [asked_degree(g / 10) for g in range(11)]
+    assert (degrees[0], degrees[-1]) == (0, 1)
+    assert all(0 < b - a < 0.16 for a, b in pairwise(degrees))
+    assert degrees[9] > 0.98
+
+
+@given(
+    start=shares,
+    asked=shares,
+    seen=st.lists(st.tuples(shares, shares, st.integers(1, 512), losses), min_size=1),
+)
+def test_the_intensity_stays_in_its_bounds(start, asked, seen):
+    course = Course(start, asked)
+    for progress, degree, samples, retain in seen:
+        assert SOFTEST <= course.intensity(progress, degree, samples, retain) <= HARDEST
+        assert 0 <= course.evidence <= 1
+
+
+def test_it_pushes_while_behind_holds_when_there_and_gives_back_beyond():
+    def after(degree: float) -> float:
+        course = Course(0.0, 0.5)
+        for _ in range(50):
+            intensity = course.intensity(1.0, degree, 64, 0.01)
+        return intensity
+
+    assert after(0.0) == HARDEST
+    assert after(0.5) == pytest.approx(0)
+    assert SOFTEST <= after(0.55) < 0
+
+
+def test_a_run_on_its_course_has_no_lag_however_slow_the_average():
+    course = Course(0.0, 1.0)
+    for step in range(40):
+        progress = step / 40
+        course.intensity(progress, course.by_now(progress), 1, 0.01)
+    assert course.behind == pytest.approx(0, abs=1e-12)
+
+
+def test_it_repairs_before_it_forgets_more():
+    course = Course(0.0, 1.0)
+    course.intensity(0.0, 0.0, 128, 0.01)
+    for _ in range(20):
+        intensity = course.intensity(RAMP, 0.0, 128, 0.02 + LOSS_BUDGET)
+    assert course.is_hurt
+    assert intensity == REPAIR
+
+
+def test_a_course_continues_from_what_the_history_keeps():
+    seen = [(i / 20, i / 25, 16, 0.1 + i / 100) for i in range(20)]
+    whole, first = Course(0.1, 0.9), Course(0.1, 0.9)
+    for one in seen:
+        whole.intensity(*one)
+    for one in seen[:10]:
+        first.intensity(*one)
+    second = Course(0.1, 0.9)
+    second.resume(first.columns(), seen[0][3])
+    for one in seen[10:]:
+        second.intensity(*one)
+    assert second == whole
+
+
+def test_steps_become_calm_after_the_ramp():
+    assert Course.calm(0) == Course.calm(RAMP) == 1
+    assert Course.calm(1) == pytest.approx(0.1)
+
+
+def flat(loss: float = 1.0) -> Change:
+    return Change(loss, loss, 0.0)
+
+
+def test_a_harmless_step_stays_and_the_next_one_is_longer_if_wanted():
+    length = StepLength()
+    assert length.judge(Change(5.0, 4.9, -0.1), flat(), grow=False)
+    assert length.rate == 1
+    assert length.judge(Change(5.0, 4.9, -0.1), flat(), grow=True)
+    assert length.rate == 1.5
+
+
+def test_it_does_not_grow_beyond_its_bound():
+    length = StepLength(most=1.2)
+    length.judge(flat(), flat(), grow=True)
+    assert length.rate == 1.2
+
+
+@given(rise=st.floats(2.01, 1e6))
+def test_a_step_that_raises_what_is_kept_too_much_is_taken_back_and_shortened(rise):
+    length = StepLength()
+    assert not length.judge(flat(), Change(0.1, 0.1 + rise * RETAIN_TOLERANCE, 0.0), grow=True)
+    assert length.rate <= 0.5
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_is_taken_back(bad):
+    for changes in ((Change(1.0, bad, 0.0), flat()), (flat(), Change(1.0, bad, 0.0))):
+        length = StepLength()
+        assert not length.judge(*changes, grow=True)
+        assert length.rate < 0.1
+
+
+def test_a_step_beyond_what_the_gradient_sees_is_shortened_though_both_losses_fell():
+    length = StepLength()
+    assert length.judge(flat(), Change(3.0, 2.9, -2.0), grow=True)
+    assert length.rate < 1
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.floats(0, 20)] * 4, st.floats(-5, 5), st.floats(-5, 5), st.booleans()), max_size=30
+    )
+)
+def test_the_rate_stays_positive_and_finite(steps):
+    length = StepLength()
+    for fb, fa, rb, ra, pf, pr, grow in steps:
+        length.judge(Change(fb, fa, pf), Change(rb, ra, pr), grow=grow)
+        assert 0 < length.rate < math.inf
