@@ -93,3 +93,25 @@ def test_random_label_is_cross_entropy_to_what_was_drawn():
         objective("random_label")(z, y), -z.log_softmax(1).gather(1, drawn[:, None]).mean()
     )
     assert objective("random_label").lower_bound == 0
+
+
+@given(logits)
+def test_uniform_is_the_divergence_from_the_uniform_distribution(values):
+    z = torch.tensor([values], dtype=torch.float64)
+    p = z.softmax(1)
+    k = len(values)
+    expected = sum(1 / k * (math.log(1 / k) - math.log(q)) for q in p[0].tolist() if q > 0)
+    if bool((p > 0).all()):
+        assert objective("uniform")(z, torch.tensor([0])).item() == pytest.approx(
+            expected, rel=1e-9, abs=1e-9
+        )
+    assert objective("uniform")(torch.zeros(2, k), torch.tensor([0, 1])).item() == pytest.approx(0, abs=1e-6)
+
+
+@given(logits)
+def test_npo_is_bounded_and_falls_with_p(values):
+    z = torch.tensor([values], dtype=torch.float64)
+    p = z.softmax(1)[0, 0].item()
+    loss = objective("npo")(z, torch.tensor([0])).item()
+    assert loss == pytest.approx(2 * math.log1p(p), rel=1e-9, abs=1e-12)
+    assert objective("npo").lower_bound <= loss <= 2 * math.log(2) + 1e-9

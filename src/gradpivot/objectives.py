@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -49,6 +50,25 @@ def _unlikelihood(logits: Tensor, targets: Tensor) -> Tensor:
     return (logits.logsumexp(1) - others.logsumexp(1)).mean()
 
 
+def _uniform(logits: Tensor, targets: Tensor) -> Tensor:
+    """KL(uniform ‖ p) ≥ 0: the forgotten sample should look like any class (after Chundawat et al., 2023).
+
+    The mean over the k classes of −log p_c, minus log k.
+    """
+    log_p = logits.log_softmax(1)
+    return -log_p.mean() - math.log(logits.shape[1])
+
+
+def _npo(logits: Tensor, targets: Tensor) -> Tensor:
+    """2 log(1 + p_y) ≥ 0: negative preference optimisation (Zhang et al., 2024, arXiv:2404.05868) with β = 1.
+
+    Theirs is (2/β) log(1 + (p_y/p_ref)^β) with the original model's p_ref, which a trained classifier has at 1 on what
+    it was trained on. As −CE, its gradient vanishes where p_y is 1 and, unlike −CE, also where p_y is 0.
+    """
+    p = logits.log_softmax(1).gather(1, targets[:, None]).exp()
+    return 2 * p.log1p().mean()
+
+
 def _random_label(logits: Tensor, targets: Tensor) -> Tensor:
     """CE(x, ỹ) with ỹ uniform over all k classes, the true one included (Golatkar et al., 2020; Graves et al., 2021).
 
@@ -69,6 +89,8 @@ _OBJECTIVES = {
         Objective("unlikelihood", _unlikelihood, 0.0),
         Objective("negative_ce", _negative_ce, None),
         Objective("random_label", _random_label, 0.0),
+        Objective("uniform", _uniform, 0.0),
+        Objective("npo", _npo, 0.0),
     )
 }
 
