@@ -61,7 +61,7 @@ def test_paper_recipe():
 
 def test_short_recipe():
     method = Retrain.from_dict(Retrain.short)
-    assert (method.schedule, method.nesterov, method.epochs) == ("one_cycle", True, 15)
+    assert (method.schedule, method.nesterov, method.epochs) == ("one_cycle", True, 20)
 
 
 @pytest.mark.parametrize("wrong", [{"optimizer": "adam"}, {"momentum": 0.0}])

@@ -101,7 +101,7 @@ class TrainOptions(ProblemRun):
     """
 
     recipe: Literal["problem", "paper", "short"] = "problem"
-    """The problem's own, the paper's (200 epochs) or a short one (one cycle, 15 epochs); options typed here win."""
+    """The problem's own, the paper's (200 epochs) or a short one (one cycle, 20 epochs); options typed here win."""
     out: Path = Path("runs/train")
     """The folder."""
     overwrite: bool = False

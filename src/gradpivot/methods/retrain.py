@@ -50,7 +50,7 @@ class Retrain(Descent):
         "lr": 0.1, "epochs": 200, "batch_size": 256, "weight_decay": 5e-4, "schedule": "cosine",
     }  # fmt: skip
     short: ClassVar[Mapping[str, Any]] = {
-        "lr": 0.2, "epochs": 15, "batch_size": 128, "weight_decay": 5e-4, "schedule": "one_cycle", "nesterov": True,
+        "lr": 0.2, "epochs": 20, "batch_size": 128, "weight_decay": 5e-4, "schedule": "one_cycle", "nesterov": True,
         "label_smoothing": 0.1,
     }  # fmt: skip
     """A recipe of few epochs: one cycle of a large learning rate (Smith & Topin, 2018; Page, 2018)."""

@@ -40,7 +40,8 @@ def cifar10() -> Problem:
 def cifar10_small() -> Problem:
     """A network of 0.46 million weights, small enough to train original and reference on two cores.
 
-    Without label smoothing: the confidences that a membership attack reads should be those of ordinary training.
+    Without label smoothing: the confidences that a membership attack reads should be those of ordinary training. The
+    short recipe cut to 15 epochs: 87.8 % on the test set (seed 0).
     """
     from gradpivot.data.cifar10 import load_cifar10
     from gradpivot.models.find import find_model
@@ -50,7 +51,7 @@ def cifar10_small() -> Problem:
         name="cifar10-small",
         load=load_cifar10,
         model=find_model("small", images),
-        training=Retrain.from_dict({**Retrain.short, "label_smoothing": 0.0, "augment": "crop_flip"}),
+        training=Retrain.from_dict({**Retrain.short, "epochs": 15, "label_smoothing": 0.0, "augment": "crop_flip"}),
         settings=SUITED,
         retain_scored=SMALL_RETAIN_SCORED,
         images=images,

@@ -52,7 +52,7 @@ class Problem:
         """How to train the model: the problem's own recipe, or a general one with this problem's augmentation.
 
         Args:
-            name: ``problem``; ``paper`` (200 epochs) or ``short`` (15).
+            name: ``problem``; ``paper`` (200 epochs) or ``short`` (20).
 
         Raises:
             GradPivotError: for another name.
