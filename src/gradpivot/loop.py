@@ -33,6 +33,7 @@ from gradpivot.data.order import (
 )
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.geometry.combination import combine
+from gradpivot.geometry.correction import correction
 from gradpivot.geometry.gramian import Gram, gram_of
 from gradpivot.geometry.weighting import Weights
 from gradpivot.initialisation import reinitialise
@@ -388,7 +389,13 @@ class Loop:
         self._report_move()
 
     def step(
-        self, gradients: Gradients, weights: Weights, *, rate: float = 1.0, measured: bool = True
+        self,
+        gradients: Gradients,
+        weights: Weights,
+        *,
+        rate: float = 1.0,
+        measured: bool = True,
+        promised: tuple[bool, bool] = (False, False),
     ) -> Moved:
         """Let the optimiser step along a·f + b·r, shortened to ``max_norm``, and record what it really did.
 
@@ -400,6 +407,8 @@ class Loop:
             weights: a and b.
             rate: What the learning rate is multiplied with for this step.
             measured: Whether to record ⟨Δθ,f⟩ and ⟨Δθ,r⟩, two passes over the weights; with one loss they say little.
+            promised: Whether L_f and L_r must not rise to first order: what momentum, Adam or weight decay did against
+                that is taken out again (:mod:`gradpivot.geometry.correction`). Needs ``measured``.
 
         Raises:
             Diverged: if the step made a weight non-finite.
@@ -421,9 +430,34 @@ class Loop:
         if not math.isfinite(size):
             self._diverge("the step made a weight non-finite")
         if measured:
-            row |= _progress_along(weights, over, along_kept, along_combined, gradients)
+            along = _progress_along(weights, over, along_kept, along_combined, gradients)
+            row |= self._corrected(along, promised, gradients, weights, combined, kept, over)
         self._history.append(row)
         return Moved(row["delta_forget"] or 0.0, row["delta_retain"] or 0.0)
+
+    def _corrected(
+        self,
+        along: dict[str, float | None],
+        promised: tuple[bool, bool],
+        gradients: Gradients,
+        weights: Weights,
+        combined: Gradient,
+        kept: Gradient,
+        over: str,
+    ) -> dict[str, float | None]:
+        """⟨Δθ,f⟩ and ⟨Δθ,r⟩ after what broke the promise has been taken out of the step."""
+        forget, retain = along["delta_forget"] or 0.0, along["delta_retain"] or 0.0
+        x, y = correction(gradients.gram, forget, retain, forget=promised[0], retain=promised[1])
+        if x == y == 0:
+            return along
+        # One gradient was overwritten by a·f + b·r: it is that, less the other's share, by its weight.
+        if over == "retain":
+            shares = x - y * weights.forget / weights.retain, y / weights.retain
+        else:
+            shares = y - x * weights.retain / weights.forget, x / weights.forget
+        self._running.add(kept, combined, *shares)
+        ff, rr, fr = gradients.gram
+        return {"delta_forget": forget + x * ff + y * fr, "delta_retain": retain + x * fr + y * rr}
 
     @torch.no_grad()
     def losses_again(

@@ -73,6 +73,14 @@ class Descending:
         for buffer, before in zip(self._model.buffers(), self._buffers_before, strict=True):
             buffer.copy_(before)
 
+    @torch.no_grad()
+    def add(self, first: Gradient, second: Gradient, first_share: float, second_share: float) -> None:
+        """Add shares of two gradients to the weights."""
+        for gradient, share in ((first, first_share), (second, second_share)):
+            for parameter, part in zip(self.parameters, gradient, strict=True):
+                if part is not None and share:
+                    parameter.add_(part, alpha=share)
+
     def take_back(self) -> None:
         """Undo the last step: its weights and buffers, and what momentum and Adam remember of all steps so far.
 

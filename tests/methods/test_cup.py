@@ -51,6 +51,12 @@ def test_gamma_is_the_degree_with_other_optimisers(settings):
     result = unlearn(trained(), split(), CUP(gamma=0.5, lr=1e-3, epochs=8, **settings))
     assert result.scores.ua == pytest.approx(asked_degree(0.5), abs=0.06)
     assert result.scores.ra > 0.95
+    # What the optimiser does against the promise is taken out again.
+    assert max(result.history["delta_retain"]) <= 1e-6
+    pushing = [
+        d for d, i in zip(result.history["delta_forget"], result.history["intensity"], strict=True) if i >= 0
+    ]
+    assert max(pushing) <= 1e-6
 
 
 def test_a_step_that_hurts_is_taken_back():

@@ -115,7 +115,7 @@ class CUP(ForgettingDescent):
             weights = steered_weights(gradients.gram, intensity)
             rate = length.rate * course.calm(batch.progress)
             weights, size = limited(weights, gradients.gram, longest / rate)
-            moved = loop.step(gradients, weights, rate=rate)
+            moved = loop.step(gradients, weights, rate=rate, promised=(intensity >= 0, True))
             after = loop.losses_again(forget=forget, retain=retain)
             changes = [Change(*change) for change in zip(before, after, moved, strict=True)]
             wanting = course.behind > LAG and not course.is_hurt and degree < 1 and size < longest / rate

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradpivot.evaluate.scores import METRICS, Scores
+from gradpivot.frontier.changes import really_changed
 from gradpivot.frontier.comparison import Comparison
 from gradpivot.frontier.frontier import Frontier, Point
 from gradpivot.report.plane import plane_front, zoom_box
@@ -117,12 +118,16 @@ def history_view(history: Mapping[str, Sequence[float | None]]) -> dict[str, Any
 
 
 def uphill_shares(history: Mapping[str, Sequence[float | None]]) -> dict[str, Any] | None:
-    """On which share of steps ⟨Δθ,f⟩ or ⟨Δθ,r⟩ was positive: the optimiser's step raised that loss.
+    """On which share of steps a loss rose; None without the columns.
 
-    Momentum, weight decay and Adam act after the pivot, so a conflict-free gradient does not promise a
-    conflict-free step. None without the columns.
+    Where a run looked at both losses again after each step, they really rose on the step's own batches; steps that were
+    taken back do not count, nor does an L_f that was to be given back. Otherwise ⟨Δθ,f⟩ or ⟨Δθ,r⟩ was positive:
+    momentum, weight decay and Adam act after the pivot, so a conflict-free gradient promises no conflict-free step.
     """
-    forget, retain = history.get("delta_forget", ()), history.get("delta_retain", ())
+    forget: Sequence[float | None] = history.get("delta_forget", ())
+    retain: Sequence[float | None] = history.get("delta_retain", ())
+    if "retain_change" in history:
+        forget, retain = really_changed(history)
     pairs = [(f, r) for f, r in zip(forget, retain, strict=False) if is_number(f) and is_number(r)]
     if not pairs:
         return None

@@ -18,6 +18,7 @@ from gradpivot.checkpoint import Checkpoint
 from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import Known, evaluate
+from gradpivot.frontier.changes import really_changed
 from gradpivot.frontier.frontier import Point
 from gradpivot.frontier.record import Record
 from gradpivot.loop import Progress
@@ -201,13 +202,21 @@ def _discard_unusable(path: Path, key: str) -> None:
 
 
 def telemetry(history: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-    """Steps, and on which share of them the gradients conflicted and the optimiser's step raised a loss."""
+    """Steps, and on which share of them the gradients conflicted and the optimiser's step raised a loss.
+
+    ``raised_`` is to first order; ``rose_`` is what a run saw that looked at its losses again, and ``taken_back`` is
+    the share of steps that it undid.
+    """
     told: dict[str, float] = {"steps": len(history.get("step", ()))}
     shares = {"conflict": "cosine", "raised_forget": "delta_forget", "raised_retain": "delta_retain"}
     for name, column in shares.items():
         known = [value for value in history.get(column, ()) if value is not None]
         if known:
             told[name] = sum(value < 0 if name == "conflict" else value > 0 for value in known) / len(known)
+    if "taken_back" in history:
+        for name, changes in zip(("rose_forget", "rose_retain"), really_changed(history), strict=True):
+            told[name] = sum(change > 0 for change in changes) / max(len(changes), 1)
+        told["taken_back"] = sum(history["taken_back"]) / max(len(history["taken_back"]), 1)
     return told
 
 
