@@ -14,5 +14,5 @@ class Uniform(Classification):
 
 
 split = ForgetSplit.by_class(blobs(), blobs(seed=1), classes=0)
-result = unlearn(trained(), split, CUP(gamma=0.7, lr=0.02, epochs=15), task=Uniform())
+result = unlearn(trained(), split, CUP(gamma=1.0, lr=0.02, epochs=15), task=Uniform())
 assert result.scores.ua == result.scores.ra == 1.0  # all of the class forgotten, all of the rest kept

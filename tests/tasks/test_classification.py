@@ -101,3 +101,18 @@ def test_outputs_are_float32_whatever_the_network_computes_in(half):
         assert model(torch.zeros(2, 4)).dtype is half
         assert Classification().outputs(model, torch.zeros(2, 4)).dtype is torch.float32
     assert Classification().outputs(model.double(), torch.zeros(2, 4).double()).dtype is torch.float64
+
+
+def test_a_forget_loss_of_ones_own_is_what_is_steered_by():
+    class Own(Classification):
+        def forget_loss(self, model, batch, objective):
+            return 7 * self.logits(model, batch)[0].mean()
+
+    torch.manual_seed(0)
+    model, batch = nn.Linear(2, 3), (torch.randn(8, 2), torch.arange(8) % 3)
+    loss, degree = Own().forgetting(model, batch, objective("unlikelihood"))
+    assert loss.item() == pytest.approx(7 * model(batch[0]).mean().item())
+    assert loss.requires_grad
+    assert degree.tolist() == (model(batch[0]).argmax(1) != batch[1]).double().tolist()
+    plain = Classification().forgetting(model, batch, objective("unlikelihood"))
+    assert plain.degree.tolist() == degree.tolist()

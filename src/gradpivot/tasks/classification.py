@@ -96,7 +96,16 @@ class Classification:
         return objective(*self.logits(model, batch))
 
     def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
-        """:meth:`forget_loss`, and which samples are misclassified: their share of D_f is UA."""
+        """:meth:`forget_loss`, and which samples are misclassified: their share of D_f is UA.
+
+        A forget loss of somebody's own may be anything: beside it the degree takes a forward pass of its own.
+        """
+        if type(self).forget_loss is not Classification.forget_loss:
+            from torch import no_grad
+
+            with no_grad():
+                wrong = ~self.predict(model, batch).correct
+            return Forgetting(self.forget_loss(model, batch, objective), wrong.double())
         logits, targets = self.logits(model, batch)
         return Forgetting(objective(logits, targets), (logits.detach().argmax(1) != targets).double())
 
