@@ -49,7 +49,9 @@ def gradients_of_run(method: Method, split: ForgetSplit) -> float:
     if method.one_shot:
         return float(n_forget + n_retain)
     size, beside = getattr(method, "batch_size", None), getattr(method, "retain_batch_size", None)
-    kept = n_retain if method.uses_all_retain else n_forget * (beside / size if size and beside else 1)
+    # RL and SalUn may go through D_f and then D_r.
+    passes_all = method.uses_all_retain or getattr(method, "order", None) == "sequential"
+    kept = n_retain if passes_all else n_forget * (beside / size if size and beside else 1)
     samples = method.needs_forget * n_forget + method.needs_retain * kept
     return float(getattr(method, "epochs", 1) * samples)
 
