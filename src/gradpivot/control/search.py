@@ -198,7 +198,7 @@ class Search:
         # Landing again, and a way back if that fails too.
         left = BUDGET - self.cost - self._landing_cost - 2 * self._keep_cost
         epochs = int(min(left, REPAIR if reached else 1.0) * method.epochs)
-        return replace(method, epochs=epochs) if epochs else None
+        return replace(method, epochs=epochs) if epochs >= 1 else None
 
     def _gamma(self, place: Place, reached: bool) -> float:
         """γ of a run that begins at ``place`` and ends a little beyond what is asked for."""
@@ -229,13 +229,16 @@ class Search:
 
     def _landing(self, run: int) -> Place:
         """The smallest share of a run's line at which ``until`` holds; the end if it holds nowhere."""
+        before = self.cost
         end = self._look(Place(run, 1.0, Seen()), self._until)
+        price = self.cost - before
         high = end if self._reached(end) else self._before_overshoot(run)
         if high is None:
             return end
         low = self._places[0]
         for look in range(LOOKS):
-            if self._spare(high.seen) <= NEAR or self._reached(low):
+            is_near = self._spare(high.seen) <= NEAR or self._reached(low)
+            if is_near or self.cost + price + self._keep_cost > BUDGET:
                 break
             place = self._look(Place(run, self._between(low, high, look), Seen()), self._until)
             low, high = (low, place) if self._reached(place) else (place, high)
