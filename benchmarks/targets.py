@@ -92,7 +92,7 @@ def sweep(model: nn.Module, split: ForgetSplit, method: CUP, seed: int, task: An
 
 
 def best_beside(seen: Sequence[Seen], until: str, metric: str, sign: int) -> float | None:
-    """The best value of a score among what meets ``until``: the frontier that a bound is put beside; None if nothing meets it."""
+    """The best value of a score among what meets ``until``, the sweep's frontier; None if nothing meets it."""
     meeting = [s for s in seen if all(c.holds(s) for c in Targets.read(until).until)]
     values = [sign * getattr(s, metric) for s in meeting]
     return sign * max(values) if values else None
