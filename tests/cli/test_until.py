@@ -55,12 +55,12 @@ def test_a_target_that_is_met(tiny, tmp_path, capsys):
 
 
 def test_a_target_that_is_not_met_exits_with_4_and_leaves_the_compromise(tiny, tmp_path, capsys):
-    assert tiny("--until", "UA>=90", "--keep", "MIA<=0", "--json") == 4
+    assert tiny("--until", "UA>=60", "--keep", "MIA<=0", "--json") == 4
     told = capsys.readouterr()
     target = json.loads(told.out)["provenance"]["target"]
     assert not target["met"]
     assert target["binding"] == "MIA<=0"
-    assert told.err.startswith("gradpivot: UA>=90 with MIA<=0 was not met: MIA<=0 binds")
+    assert told.err.startswith("gradpivot: UA>=60 with MIA<=0 was not met: MIA<=0 binds")
     assert told.err.count("\n") == 1
     assert (tmp_path / "run" / "model.safetensors").exists()
     assert not list((tmp_path / "run").glob("checkpoint*"))
