@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gradpivot import geometry
     from gradpivot.api import Trace, score, trace, unlearn
     from gradpivot.backward import Pivot, PivotStep
+    from gradpivot.control.controller import Targeted
     from gradpivot.data.split import ForgetSplit
     from gradpivot.errors import GradPivotError
     from gradpivot.evaluate.scores import Scores
@@ -61,6 +62,7 @@ __all__ = [
     "Retrain",
     "SalUn",
     "Scores",
+    "Targeted",
     "Trace",
     "__version__",
     "geometry",
@@ -92,6 +94,7 @@ _HOMES = {
     "Retrain": "methods.retrain",
     "SalUn": "methods.salun",
     "Scores": "evaluate.scores",
+    "Targeted": "control.controller",
     "Trace": "api",
     "WS": "methods.ws",
     "list_methods": "methods",

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradpivot.control.controller import unlearn_until
+from gradpivot.control.targets import Targets
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import evaluate
 from gradpivot.evaluate.scores import Scores
@@ -47,6 +49,8 @@ def unlearn(
     precision: str = "float32",
     compile: bool = False,
     replicas: Replicas | None = None,
+    until: str | Mapping[str, float] | None = None,
+    keep: str | Mapping[str, float] | None = None,
 ) -> Result:
     """Make a copy of ``model`` forget, and score it.
 
@@ -66,32 +70,38 @@ def unlearn(
         compile: Let ``torch.compile`` make the losses' code.
         replicas: The processes that do it together; all of the process group if there is one, and every one of them
             must then call this. ``Replicas()`` for this process alone.
+        until: Forget until these conditions hold, and no more: ``{"ua": 0.95}`` (fractions, at least) or ``"UA>=95"``
+            (percent); scores are RA, UA, TA, MIA and AUC. CUP's γ is then set by them. The test data are divided:
+            one half steers unless the split has validation data, the other gives the final scores.
+        keep: While these hold, such as ``{"ra": 0.99}``.
 
     Returns:
         The new model, its scores, history and provenance. A run that goes to NaN comes back with ``diverged`` set and
-        the last finite weights.
+        the last finite weights. With ``until`` it is a :class:`gradpivot.Targeted`: ``met``, or the condition that
+        binds and the best compromise.
 
     Example:
         >>> result = unlearn(model, ForgetSplit.by_class(train, test, 3), CUP(gamma=0.5))
         >>> result.scores.ua, result.scores.ra
     """
     method = CUP() if method is None else method
+    targets = None if until is None and keep is None else Targets.read(until, keep)
     with _progress(progress, getattr(method, "title", "")) as report:
-        return run_method(
-            model,
-            split,
-            method,
-            seed=seed,
-            task=task,
-            factory=factory,
-            workers=workers,
-            progress=report,
-            checkpoint=checkpoint,
-            retain_scored=retain_scored,
-            precision=precision,
-            compile=compile,
-            replicas=replicas,
-        )
+        options: dict[str, Any] = {
+            "seed": seed,
+            "task": task,
+            "factory": factory,
+            "workers": workers,
+            "progress": report,
+            "checkpoint": checkpoint,
+            "retain_scored": retain_scored,
+            "precision": precision,
+            "compile": compile,
+            "replicas": replicas,
+        }
+        if targets is not None:
+            return unlearn_until(model, split, method, targets, **options)
+        return run_method(model, split, method, **options)
 
 
 def score(

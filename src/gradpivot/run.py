@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["Result", "run_key", "run_method"]
+__all__ = ["Result", "check_run", "provenance_of", "run_key", "run_method"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +108,7 @@ def run_method(
 
     ``keep_checkpoint`` leaves the file for a caller who has yet to write the result down.
     """
-    _check_model(model)
-    if not isinstance(method, Method):
-        raise GradPivotError(f"the method is {method!r}; give one with its settings, such as CUP(gamma=0.5)")
-    if not isinstance(seed, int):
-        raise GradPivotError(f"the seed is {seed!r}; give a whole number")
+    check_run(model, method, seed)
     task = task or Classification()
     key = run_key(split, method, seed, model, precision=precision, compile=compile)
     replicas = replicas or Replicas.current()
@@ -173,14 +169,30 @@ def _result(
         seconds=outcome.seconds,
         evaluation_seconds=evaluation_seconds,
         diverged=outcome.diverged,
-        provenance={
-            "seed": seed,
-            "split": split.facts(),
-            "method": method.to_dict(),
-            "original_weights": weights_digest(original),
-            "environment": environment(str(next(original.parameters()).device)) | {"processes": processes},
-        },
+        provenance=provenance_of(split, method, seed, original, processes),
     )
+
+
+def provenance_of(
+    split: ForgetSplit, method: Method, seed: int, original: nn.Module, processes: int
+) -> dict[str, Any]:
+    """What a run came from: split, seed, settings, original weights, versions, machine class, date."""
+    return {
+        "seed": seed,
+        "split": split.facts(),
+        "method": method.to_dict(),
+        "original_weights": weights_digest(original),
+        "environment": environment(str(next(original.parameters()).device)) | {"processes": processes},
+    }
+
+
+def check_run(model: nn.Module, method: Method, seed: int) -> None:
+    """Raise, before anything is computed, if one of these is not what it should be."""
+    _check_model(model)
+    if not isinstance(method, Method):
+        raise GradPivotError(f"the method is {method!r}; give one with its settings, such as CUP(gamma=0.5)")
+    if not isinstance(seed, int):
+        raise GradPivotError(f"the seed is {seed!r}; give a whole number")
 
 
 def _check_model(model: nn.Module) -> None:

@@ -22,11 +22,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import beta, norm
+from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
 from gradpivot.evaluate import membership
 from gradpivot.evaluate.membership import (
     DETERMINED,
+    attack_auc,
     membership_attack,
     svc_attack,
     threshold_attack,
@@ -408,6 +410,30 @@ def test_errors_name_the_value_and_the_way_out(
     sets = {"members": [0.9], "nonmembers": [0.1], "forget": [0.5], place: wrong}
     with pytest.raises(ValueError, match=f"^{place}.*{message}"):
         attack(**sets)
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]) | st.floats(0, 1), min_size=1, max_size=30),
+    st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]) | st.floats(0, 1), min_size=1, max_size=30),
+)
+def test_the_auc_is_scikit_learns(forget: list[float], unseen: list[float]) -> None:
+    truth = np.repeat([1, 0], [len(forget), len(unseen)])
+    expected = roc_auc_score(truth, np.concatenate([forget, unseen]))
+    assert attack_auc(forget, unseen) == pytest.approx(expected, abs=1e-12)
+    assert attack_auc(unseen, forget) == pytest.approx(1 - expected, abs=1e-12)
+
+
+def test_the_auc_of_equal_sets_is_one_half() -> None:
+    confidences = np.random.default_rng(0).random(101)
+    assert attack_auc(confidences, confidences) == 0.5
+    assert attack_auc([0.9, 0.8], [0.1]) == 1.0
+
+
+def test_the_auc_says_what_it_cannot_take() -> None:
+    with pytest.raises(ValueError, match="forget is empty"):
+        attack_auc([], [0.5])
+    with pytest.raises(ValueError, match=r"unseen\[1\] is 2.0"):
+        attack_auc([0.5], [0.5, 2.0])
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["--recompute"]:

@@ -23,6 +23,7 @@ from gradpivot.cli.console import (
     say_json,
     say_result,
     say_sweep,
+    say_target,
     say_trained,
     wants_bars,
     watched_training,
@@ -51,10 +52,12 @@ if TYPE_CHECKING:
     from gradpivot.parallel import Replicas
     from gradpivot.recipes.problem import Problem
 
-__all__ = ["DIVERGED", "run"]
+__all__ = ["DIVERGED", "UNMET", "run"]
 
 DIVERGED = 3
 """Exit status of a run that went to NaN: everything is written, but there is no unlearned model."""
+UNMET = 4
+"""Exit status of a run towards a target that was not met: the best compromise is written."""
 
 
 @singledispatch
@@ -434,10 +437,22 @@ def _(chosen: options.CompletionOptions) -> int:
 
 
 def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> int:
-    """One run; of several processes all do it, and the first one writes and speaks."""
+    """One run, or one search; of several processes all do it, and the first one writes and speaks."""
+    from gradpivot.control.controller import (
+        Targeted,
+        check_walkable,
+        forget_checkpoints,
+        unlearn_until,
+    )
+    from gradpivot.control.targets import Targets
     from gradpivot.run import run_method
     from gradpivot.run_folder import refuse_used, write_run
 
+    # What was typed wrong is told before anything is trained.
+    aimed = chosen.until is not None or chosen.keep is not None
+    targets = Targets.read(chosen.until, chosen.keep) if aimed else None
+    if targets is not None:
+        check_walkable(chosen.method)  # type: ignore[attr-defined]
     refuse_file(chosen.out)
     refuse_used(chosen.out, chosen.overwrite)
     problem, split, model = prepare(chosen, device_of_process(kind), replicas)
@@ -446,32 +461,41 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
     # torchrun ends the others by SIGTERM when one is lost: nobody has interrupted them, and the one that noticed tells.
     ending = terminating() if replicas.size == 1 else nullcontext()
     with ending, bar(method.title, wants_bars(chosen.json)) as report:
-        result = run_method(
-            model,
-            split,
-            method,
-            seed=chosen.seed,
-            task=problem.task,
-            factory=problem.model,
-            workers=chosen.workers,
-            progress=report,
-            checkpoint=checkpoint,
-            keep_checkpoint=True,
-            retain_scored=problem.retain_scored,
-            precision=chosen.precision,
-            compile=chosen.compile,
-            replicas=replicas,
+        settings: dict[str, Any] = {
+            "seed": chosen.seed,
+            "task": problem.task,
+            "factory": problem.model,
+            "workers": chosen.workers,
+            "progress": report,
+            "checkpoint": checkpoint,
+            "keep_checkpoint": True,
+            "retain_scored": problem.retain_scored,
+            "precision": chosen.precision,
+            "compile": chosen.compile,
+            "replicas": replicas,
+        }
+        result = (
+            run_method(model, split, method, **settings)
+            if targets is None
+            else unlearn_until(model, split, method, targets, **settings)
         )
-    status = DIVERGED if result.diverged else 0
+    unmet = isinstance(result, Targeted) and not result.met
+    status = DIVERGED if result.diverged else UNMET if unmet else 0
     if not replicas.is_first:
         return status
     _keep_original(model, chosen)
-    write_run(chosen.out, _config(chosen, kind, method), split, result)
+    write_run(
+        chosen.out, _config(chosen, kind, method), split.with_validation() if targets else split, result
+    )
     checkpoint.unlink(missing_ok=True)
+    if targets is not None:
+        forget_checkpoints(checkpoint, replicas)
     if chosen.json:
         say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
     else:
         say_result(result, chosen.out)
+    if isinstance(result, Targeted):
+        say_target(result, beside_json=chosen.json)
     return status
 
 
@@ -578,9 +602,11 @@ def _config(chosen: options.UnlearnOptions, kind: str, method: Any) -> dict[str,
         "classes": chosen.classes,
         "fraction": chosen.fraction,
         "indices": str(chosen.indices) if chosen.indices else None,
+        "until": chosen.until,
+        "keep": chosen.keep,
         **method.to_dict(),
     }
-    optional = ("map", "classes", "fraction", "indices")
+    optional = ("map", "classes", "fraction", "indices", "until", "keep")
     return {name: value for name, value in settings.items() if value is not None or name not in optional}
 
 

@@ -16,6 +16,7 @@ from gradpivot.torchrun import is_first
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from gradpivot.control.controller import Targeted
     from gradpivot.recipes.recipe import Forgetting, Recipe
     from gradpivot.run import Result
     from gradpivot.sweep.store import Failure
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bar", "duration", "percentages", "quiet", "recipe_line", "recipe_table", "recipes_table", "say", "say_json",
-    "say_result", "say_sweep", "say_trained", "standing", "wants_bars", "watched_sweep", "watched_training",
+    "say_result", "say_sweep", "say_target", "say_trained", "standing", "wants_bars", "watched_sweep",
+    "watched_training",
 ]  # fmt: skip
 
 
@@ -69,6 +71,14 @@ def say_result(result: Result, out: Path) -> None:
             result.method.label,
             f"{percentages(result.scores.to_dict())}; {result.seconds:.1f} s. Everything is in {out}",
         )
+
+
+def say_target(result: Targeted, *, beside_json: bool) -> None:
+    """Whether the target was met; if not, one line on standard error, so that it is seen beside JSON too."""
+    if not result.met:
+        sys.stderr.write(f"gradpivot: {result.verdict}\n")
+    elif not beside_json:
+        say(result.verdict)
 
 
 def say_trained(trained: Trained, model: str, out: Path) -> None:

@@ -24,8 +24,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0 if all went well, 1 for an error with a way out, 2 for a mistyped option, 3 for a run that diverged, 130 after
-        Ctrl-C.
+        0 if all went well, 1 for an error with a way out, 2 for a mistyped option, 3 for a run that diverged, 4 for a
+        target that was not met, 130 after Ctrl-C.
     """
     words = list(sys.argv[1:] if words is None else words)
     if words in (["--version"], ["-V"]):

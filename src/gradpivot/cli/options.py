@@ -139,7 +139,14 @@ class UnlearnOptions(ProblemOptions):
     example: gradpivot unlearn cup --gamma 0.5 --classes 3 --out runs/first
 
     example: gradpivot unlearn ws --forget-weight 0.1 --fraction 0.1 --json
+
+    example: gradpivot unlearn --classes 3 --until "UA>=95" --keep "RA>=99"
     """
+
+    until: str | None = None
+    """Forget until this holds, and no more: UA, MIA, RA, TA or AUC in percent, for example "UA>=95" (sets CUP's γ)."""
+    keep: str | None = None
+    """While this holds, for example "RA>=99, TA>=97"; if both cannot be had, the exit status is 4."""
 
     out: Path = Path("runs/unlearn")
     """The run's folder."""

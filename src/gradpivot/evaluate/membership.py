@@ -35,6 +35,7 @@ __all__ = [
     "MembershipScores",
     "SvcVerdict",
     "ThresholdVerdict",
+    "attack_auc",
     "membership_attack",
     "svc_attack",
     "threshold_attack",
@@ -235,6 +236,31 @@ def threshold_attack(
     cut = float(values[0]) if best == 0 else _between(values[best - 1], values[best])
     accuracy = 0.5 + int(gain[best]) / (2 * known.size * unknown.size)
     return ThresholdVerdict(float((asked < cut).mean()), cut, accuracy)
+
+
+def attack_auc(forget: ArrayLike, unseen: ArrayLike) -> float:
+    """How well forget samples can be told from never-seen data of the same kind by their confidence.
+
+        AUC = P(c_forget > c_unseen) + 1/2 P(c_forget = c_unseen)
+
+    over all pairs, the Mann-Whitney statistic, in O(n log n). At 1/2 no threshold tells the two apart; above it the
+    forget samples are the more confident ones (still remembered), below it the less confident ones (forgotten so
+    hard that it shows, the "Streisand effect"; Golatkar et al., 2020, arXiv:1911.04933).
+
+    Args:
+        forget: Confidences of the forget samples.
+        unseen: Confidences of never-seen samples: of the forgotten classes for class-wise forgetting.
+
+    Returns:
+        The AUC with its direction, in [0, 1]; an attacker who may turn it round has max(AUC, 1 - AUC).
+
+    Raises:
+        GradPivotError: A ValueError, if an array is empty, not 1-D, or holds no probabilities.
+    """
+    asked, unknown = _confidences("forget", forget), np.sort(_confidences("unseen", unseen))
+    below, not_above = (np.searchsorted(unknown, asked, side=side) for side in ("left", "right"))
+    # Integers, so that two equal sets give 1/2 exactly.
+    return float(int((below + not_above).sum()) / (2 * asked.size * unknown.size))
 
 
 def _between(low: float, high: float) -> float:

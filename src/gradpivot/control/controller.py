@@ -1,0 +1,236 @@
+"""Unlearning towards a target: ``until`` and ``keep`` in, a model and the verdict out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.control.finished import Shelf
+from gradpivot.control.looking import Looker, gradients_of_run, steering_split
+from gradpivot.control.search import MOST_RUNS, Found, Search, Try
+from gradpivot.control.targets import Seen, Targets
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.evaluation import evaluate
+from gradpivot.loop import Loop, Progress
+from gradpivot.parallel import Replicas
+from gradpivot.run import Result, check_run, provenance_of, run_key
+from gradpivot.tasks.classification import Classification
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.frontier.selection import Condition
+    from gradpivot.loop import Outcome
+    from gradpivot.methods.method import Method
+    from gradpivot.tasks.task import Task
+
+__all__ = ["Targeted", "check_walkable", "forget_checkpoints", "search_for", "unlearn_until"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Targeted(Result):
+    """What unlearning towards a target gave; ``scores`` are the final ones, on the test part it never looked at.
+
+    Attributes:
+        targets: What was asked for.
+        met: Whether all conditions hold, by what it steered by.
+        binding: The condition that could not be met beside the others; None if all are.
+        seen: The scores of the model on what it was steered by.
+        steered_on: How many samples of which sets these are, and where the validation data are from.
+        tries: The runs on the way; empty if the original met the target.
+        cost: Everything, looks included, in plain runs of the method.
+        auc: The attack's AUC against the test part, if a condition is about it.
+    """
+
+    targets: Targets
+    met: bool
+    binding: Condition | None
+    seen: Seen
+    steered_on: dict[str, Any]
+    tries: tuple[Try, ...]
+    cost: float
+    auc: float | None
+
+    @property
+    def verdict(self) -> str:
+        """One line: met, or what binds and what the best compromise is like."""
+        here = _rendered(self.seen)
+        if self.met:
+            return f"{self.targets} is met ({here}); cost {self.cost:.2f} plain runs"
+        told = self.provenance["target"]["binding_seen"]
+        return (
+            f"{self.targets} was not met: {self.binding} binds (seen: {_rendered(Seen(**told))}); the best compromise "
+            f"has {here}; cost {self.cost:.2f} plain runs"
+        )
+
+
+def _rendered(seen: Seen) -> str:
+    return ", ".join(f"{name.upper()} {100 * value:.2f} %" for name, value in seen.to_dict().items())
+
+
+def unlearn_until(
+    model: nn.Module,
+    split: ForgetSplit,
+    method: Method,
+    targets: Targets,
+    *,
+    seed: int = 0,
+    task: Task | None = None,
+    workers: int = 0,
+    progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 10.0,
+    keep_checkpoint: bool = False,
+    retain_scored: int | None = None,
+    precision: str = "float32",
+    compile: bool = False,
+    replicas: Replicas | None = None,
+    factory: Callable[[], nn.Module] | None = None,
+) -> Targeted:
+    """Run a method until the targets are met, and score what comes out; see :func:`gradpivot.unlearn`.
+
+    ``keep_checkpoint`` leaves the files for a caller who has yet to write the result down
+    (:func:`forget_checkpoints`).
+
+    Raises:
+        GradPivotError: for a method that starts over: there is no line back to the original.
+    """
+    task, replicas = task or Classification(), replicas or Replicas.current()
+    split = split.with_validation()
+    looks: dict[str, Any] = {"retain_scored": retain_scored, "workers": workers, "replicas": replicas}
+    computed: dict[str, Any] = {"precision": precision, "compile": compile}
+    path = Path(checkpoint) if checkpoint is not None else None
+    found, looker = search_for(
+        model,
+        split,
+        method,
+        targets,
+        seed=seed,
+        task=task,
+        progress=progress,
+        checkpoint=path,
+        checkpoint_seconds=checkpoint_seconds,
+        factory=factory,
+        **looks,
+        **computed,
+    )
+    unlearned = time.perf_counter()
+    scores = evaluate(found.model, split, task, **looks)
+    auc = None
+    if "auc" in targets.metrics_until | targets.metrics_keep:
+        auc = Looker(split, task, 1.0, **looks).look(found.model, {"auc"}).auc
+    if path is not None and not keep_checkpoint:
+        forget_checkpoints(path, replicas)
+    last = found.tries[found.place.run - 1].method if found.place.run else method
+    target = _told(found, targets, looker, split)
+    return Targeted(
+        model=found.model,
+        scores=scores,
+        method=last,
+        history=found.history,
+        seconds=found.seconds,
+        evaluation_seconds=time.perf_counter() - unlearned,
+        diverged=None,
+        provenance={
+            **provenance_of(split, last, seed, model, replicas.size),
+            **computed,
+            "target": {**target, "auc_on_test": auc},
+        },
+        targets=targets,
+        met=found.met,
+        binding=found.binding,
+        seen=found.place.seen,
+        steered_on=target["steered_on"],
+        tries=found.tries,
+        cost=found.cost,
+        auc=auc,
+    )
+
+
+def search_for(
+    model: nn.Module,
+    split: ForgetSplit,
+    method: Method,
+    targets: Targets,
+    *,
+    seed: int,
+    task: Task,
+    workers: int = 0,
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_seconds: float = 10.0,
+    retain_scored: int | None = None,
+    precision: str = "float32",
+    compile: bool = False,
+    replicas: Replicas,
+    factory: Callable[[], nn.Module] | None = None,
+) -> tuple[Found, Looker]:
+    """The part of :func:`unlearn_until` that steers: the data of ``split.test`` are not within its reach."""
+    check_run(model, method, seed)
+    check_walkable(method)
+    steering, shelf = steering_split(split), Shelf(checkpoint, replicas)
+    looker = Looker(
+        steering,
+        task,
+        gradients_of_run(method, split),
+        retain_scored=retain_scored,
+        workers=workers,
+        replicas=replicas,
+    )
+
+    def run(number: int, chosen: Method, start: nn.Module) -> Outcome:
+        key = f"{run_key(split, chosen, seed, start, precision=precision, compile=compile)} target"
+        done = shelf.take(number, key, start)
+        if done is not None:
+            return done
+        loop = Loop(
+            seed=seed,
+            workers=workers,
+            factory=factory,
+            progress=progress,
+            checkpoint=shelf.in_flight(number),
+            checkpoint_seconds=checkpoint_seconds,
+            precision=precision,
+            compile=compile,
+            replicas=replicas,
+        )
+        outcome = loop.run(chosen, start, task, steering, key=key)
+        shelf.put(number, key, outcome)
+        return outcome
+
+    return Search(model, method, targets, looker, run).go(), looker
+
+
+def check_walkable(method: Method) -> None:
+    """Raise for a method that starts over: there is no line back to the original."""
+    if method.starts_over:
+        raise GradPivotError(
+            f"{method.title} starts over, and a target is walked to from the original's weights; use CUP or another "
+            f"method that changes them, or run {method.title} without until"
+        )
+
+
+def forget_checkpoints(checkpoint: str | Path, replicas: Replicas | None = None) -> None:
+    """Delete what a finished search has left beside ``checkpoint``."""
+    Shelf(Path(checkpoint), replicas or Replicas.current()).clear(MOST_RUNS)
+
+
+def _told(found: Found, targets: Targets, looker: Looker, split: ForgetSplit) -> dict[str, Any]:
+    """The search, JSON-able."""
+    return {
+        "until": list(map(str, targets.until)),
+        "keep": list(map(str, targets.keep)),
+        "met": found.met,
+        "binding": None if found.binding is None else str(found.binding),
+        "binding_seen": None if found.binding_seen is None else found.binding_seen.to_dict(),
+        "run": found.place.run,
+        "share": found.place.share,
+        "seen": found.place.seen.to_dict(),
+        "steered_on": {**looker.sizes, "validation_source": split.validation_source},
+        "cost": found.cost,
+        "tries": [one.to_dict() for one in found.tries],
+    }

@@ -1,0 +1,343 @@
+r"""The closed loop: from conditions on scores to weights that meet them, or to what stands in the way.
+
+1. CUP runs towards the degree of forgetting that ``until`` asks for, a little beyond it.
+2. Forward passes along the line θ₀ + s(θ₁ − θ₀) find the smallest share s at which all of ``until`` holds. What is
+   forgotten beyond that would only cost what should be kept.
+3. If ``keep`` fails there, a shorter run begins at that point, holds the degree and repairs; then 2. again.
+4. If the budget ends first, the point is returned that holds ``keep`` and is nearest to ``until``, with the condition
+   that binds.
+
+Every look is at forget, retain and validation data. The cost of everything is counted in plain runs, and ends at
+``BUDGET``.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.control.targets import Seen, Targets, shortfall, worst
+from gradpivot.methods.cup import CUP
+from gradpivot.segment import Segment
+from gradpivot.steering import gamma_for
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.control.looking import Looker
+    from gradpivot.frontier.selection import Condition
+    from gradpivot.loop import Outcome
+    from gradpivot.methods.method import Method
+
+__all__ = ["BUDGET", "Found", "Place", "Run", "Search", "Try"]
+
+BUDGET = 3.0
+"""What all of it may cost, in plain runs."""
+MOST_RUNS = 3
+BEYOND = 0.02
+"""How far beyond the degree that is asked for a run aims: what is too much is walked back by forward passes."""
+NEAR = 0.01
+"""A landing is near enough if ``until`` holds with no more than this to spare."""
+LOOKS = 8
+"""Looks along a line, at most."""
+REPAIR = 0.4
+"""The share of a run's epochs that a repair takes at most: it has nowhere to go, and little to undo."""
+_SCAN = (0.75, 0.5, 0.25)
+
+Run = Callable[[int, "Method", "nn.Module"], "Outcome"]
+"""Makes run number n of a method, from a model that stays as it is."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A point on the line between the original and the end of a run, and what was seen there.
+
+    Attributes:
+        run: Which run's line, from 1 on; 0 for the original itself.
+        share: s of θ₀ + s(θ₁ − θ₀).
+        seen: The scores that were looked at.
+    """
+
+    run: int
+    share: float
+    seen: Seen
+
+
+@dataclass(frozen=True)
+class Try:
+    """One run on the way.
+
+    Attributes:
+        method: What was run.
+        start: Where it began.
+        landed: The place on its line that was looked at closely: where ``until`` holds with the least forgetting, or
+            the end if it holds nowhere.
+        reached: Whether ``until`` holds there.
+        diverged: None, or the step and the reason.
+    """
+
+    method: Method
+    start: Place
+    landed: Place
+    reached: bool
+    diverged: dict[str, Any] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able, for provenance."""
+        return {
+            "method": self.method.to_dict(),
+            "start": {"run": self.start.run, "share": self.start.share},
+            "share": self.landed.share,
+            "seen": self.landed.seen.to_dict(),
+            "reached": self.reached,
+            "diverged": self.diverged,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """How a search ended.
+
+    Attributes:
+        place: Where.
+        model: The weights of that place.
+        met: Whether all conditions hold there.
+        binding: The condition that could not be met beside the others; None if all are.
+        binding_seen: What was seen where it failed; None likewise.
+        tries: The runs that were made.
+        history: Telemetry of the run whose line the place is on; empty if nothing ran.
+        seconds: Wall-clock of runs and looks.
+        cost: All of it in plain runs.
+    """
+
+    place: Place
+    model: nn.Module
+    met: bool
+    binding: Condition | None
+    binding_seen: Seen | None
+    tries: tuple[Try, ...]
+    history: dict[str, list[Any]]
+    seconds: float
+    cost: float
+
+
+class Search:
+    """One search for a model that meets the targets.
+
+    Args:
+        model: The original; it is not changed.
+        method: What to run. CUP's γ is set to what the targets ask for; another method runs once as it is.
+        targets: What was asked for.
+        looker: Scores models.
+        run: Makes a run.
+    """
+
+    def __init__(self, model: nn.Module, method: Method, targets: Targets, looker: Looker, run: Run) -> None:
+        self._original, self._method, self._targets = model, method, targets
+        self._looker, self._run = looker, run
+        self._until = targets.metrics_until | {"ua"}
+        self._lines: list[tuple[Segment, Outcome]] = []
+        self._tries: list[Try] = []
+        self._places: list[Place] = []
+        self._run_cost = self._run_seconds = 0.0
+        self._landing_cost = self._keep_cost = 0.0
+
+    @property
+    def cost(self) -> float:
+        """What was spent so far, in plain runs."""
+        return self._run_cost + self._looker.spent
+
+    def go(self) -> Found:
+        """Run and walk until the targets are met, or the budget is spent."""
+        started = time.perf_counter()
+        place = self._look(Place(0, 0.0, Seen()), self._until)
+        reached = self._reached(place)
+        if reached:
+            place = self._look_closely(place)
+        while not (reached and self._kept(place)):
+            method = self._next_method(place, reached)
+            if method is None:
+                break
+            place, reached = self._try(method, place)
+        met = reached and self._kept(place)
+        binding, binding_seen = (None, None) if met else self._binding(place)
+        if not met:
+            place = self._compromise(place)
+        elapsed = time.perf_counter() - started
+        return Found(
+            place=place,
+            model=self._at(place),
+            met=met,
+            binding=binding,
+            binding_seen=binding_seen,
+            tries=tuple(self._tries),
+            history=self._lines[place.run - 1][1].history if place.run else {},
+            seconds=elapsed + self._run_seconds,
+            cost=self.cost,
+        )
+
+    # What to run next
+
+    @property
+    def _can_aim(self) -> bool:
+        return isinstance(self._method, CUP) and self._method.dial == "degree"
+
+    def _next_method(self, place: Place, reached: bool) -> Method | None:
+        """The run that comes next, as long as the budget allows one."""
+        if not self._tries and not self._can_aim:
+            return self._method
+        if len(self._tries) == MOST_RUNS or not self._can_aim:
+            return None
+        assert isinstance(self._method, CUP)
+        method = replace(self._method, gamma=self._gamma(place, reached))
+        if not self._tries:
+            return method
+        # Landing again, and a way back if that fails too.
+        left = BUDGET - self.cost - self._landing_cost - 2 * self._keep_cost
+        epochs = int(min(left, REPAIR if reached else 1.0) * method.epochs)
+        return replace(method, epochs=epochs) if epochs >= 1 else None
+
+    def _gamma(self, place: Place, reached: bool) -> float:
+        """γ of a run that begins at ``place`` and ends a little beyond what is asked for."""
+        degree, asked = place.seen.ua or 0.0, self._targets.asked_ua()
+        if reached:
+            asked = max(degree, asked or 0.0)
+        # Other scores do not tell the degree they take: then all of it is forgotten, and the walk back tells.
+        aim = 1.0 if asked is None else asked + BEYOND
+        return round(gamma_for((min(aim, 1.0) - degree) / (1 - degree)), 4) if degree < 1 else 0.0
+
+    def _try(self, method: Method, start: Place) -> tuple[Place, bool]:
+        """Run, and walk back to the smallest share at which ``until`` holds; where, and whether it does."""
+        began = time.perf_counter()
+        outcome = self._run(len(self._tries) + 1, method, self._at(start))
+        self._run_seconds += outcome.seconds - (time.perf_counter() - began)
+        self._run_cost += getattr(method, "epochs", 1) / getattr(self._method, "epochs", 1)
+        segment = Segment(self._original)
+        segment.ends_at(outcome.model)
+        self._lines.append((segment, outcome))
+        before = self.cost
+        landed = self._look_closely(self._landing(len(self._lines)))
+        reached = self._reached(landed)
+        self._landing_cost = self.cost - before
+        self._tries.append(Try(method, start, landed, reached, outcome.diverged))
+        return landed, reached
+
+    # Walking
+
+    def _landing(self, run: int) -> Place:
+        """The smallest share of a run's line at which ``until`` holds; the end if it holds nowhere."""
+        before = self.cost
+        end = self._look(Place(run, 1.0, Seen()), self._until)
+        price = self.cost - before
+        high = end if self._reached(end) else self._before_overshoot(run)
+        if high is None:
+            return end
+        low = self._places[0]
+        for look in range(LOOKS):
+            is_near = self._spare(high.seen) <= NEAR or self._reached(low)
+            if is_near or self.cost + price + self._keep_cost > BUDGET:
+                break
+            place = self._look(Place(run, self._between(low, high, look), Seen()), self._until)
+            low, high = (low, place) if self._reached(place) else (place, high)
+        return high
+
+    def _before_overshoot(self, run: int) -> Place | None:
+        """A place on the line at which ``until`` holds though it does not at the end; None if none is seen."""
+        for share in _SCAN if self._targets.may_overshoot else ():
+            place = self._look(Place(run, share, Seen()), self._until)
+            if self._reached(place):
+                return place
+        return None
+
+    def _between(self, low: Place, high: Place, look: int) -> float:
+        """By turns where a straight line through the two margins has half of what is near, and the middle."""
+        below, above = self._spare(low.seen), self._spare(high.seen)
+        part = 0.5 if look % 2 else (NEAR / 2 - below) / (above - below)
+        return low.share + (high.share - low.share) * min(max(part, 0.1), 0.9)
+
+    def _compromise(self, place: Place) -> Place:
+        """The place that holds ``keep`` and is nearest to ``until``, of all that were seen."""
+        if not self._kept(place):
+            self._retreat(place)
+        return min(self._closely_seen, key=self._distance)
+
+    def _retreat(self, place: Place) -> None:
+        """Walk from a place at which ``keep`` fails towards the original, as far as it takes and no further."""
+        keep = self._targets.metrics_keep
+        low, high = 0.0, place.share
+        while place.run:
+            for _ in range(LOOKS // 2):
+                middle = Place(place.run, (low + high) / 2, Seen())
+                seen = self._looker.look(self._at(middle), keep, quick=True)
+                low, high = (
+                    (middle.share, high) if self._kept(replace(middle, seen=seen)) else (low, middle.share)
+                )
+            found = self._look_closely(Place(place.run, low, Seen())) if low else None
+            if found is None or self._kept(found) or self.cost + 2 * self._keep_cost > BUDGET:
+                break
+            low, high = 0.0, low
+        if not any(self._kept(seen) for seen in self._closely_seen):
+            self._look_closely(self._places[0])
+
+    @property
+    def _closely_seen(self) -> list[Place]:
+        """The places of which ``keep`` is known too."""
+        return [p for p in self._places if self._targets.metrics_keep <= p.seen.to_dict().keys()]
+
+    def _distance(self, place: Place) -> tuple[float, float]:
+        """By how much ``keep`` fails, and then by how much ``until`` does."""
+
+        def of(conditions: Sequence[Condition]) -> float:
+            return max((shortfall(c, place.seen) for c in conditions if not c.holds(place.seen)), default=0.0)
+
+        return of(self._targets.keep), of(self._targets.until)
+
+    # What a place is like
+
+    def _binding(self, place: Place) -> tuple[Condition | None, Seen]:
+        """The condition that fails beside the others: one of ``keep`` if ``until`` was reached, else one of that."""
+        reached = [t.landed for t in self._tries if t.reached] or ([place] if self._reached(place) else [])
+        if reached:
+            nearest = min(reached, key=self._distance)
+            return worst(self._targets.keep, nearest.seen), nearest.seen
+        return worst(self._targets.until, place.seen), place.seen
+
+    def _reached(self, place: Place) -> bool:
+        return all(condition.holds(place.seen) for condition in self._targets.until)
+
+    def _kept(self, place: Place) -> bool:
+        return all(condition.holds(place.seen) for condition in self._targets.keep)
+
+    def _spare(self, seen: Seen) -> float:
+        """By how much ``until`` holds; negative where it does not."""
+        return min(-shortfall(condition, seen) for condition in self._targets.until)
+
+    def _look_closely(self, place: Place) -> Place:
+        """The place with all scores seen that a condition is about."""
+        place = self._look(place, self._until)
+        before = self.cost
+        place = self._look(place, self._targets.metrics_keep)
+        self._keep_cost = max(self._keep_cost, self.cost - before)
+        return place
+
+    def _look(self, place: Place, metrics: Collection[str]) -> Place:
+        """The place with these scores seen too, kept for a compromise."""
+        missing = set(metrics) - place.seen.to_dict().keys()
+        if missing:
+            seen = place.seen.with_more(self._looker.look(self._at(place), missing))
+            place = replace(place, seen=seen)
+        self._places = [p for p in self._places if (p.run, p.share) != (place.run, place.share)]
+        self._places.insert(0 if place.run == 0 else len(self._places), place)
+        return place
+
+    def _at(self, place: Place) -> nn.Module:
+        """A model with the weights of a place."""
+        if place.run == 0:
+            return copy.deepcopy(self._original)
+        segment, outcome = self._lines[place.run - 1]
+        model = copy.deepcopy(outcome.model)
+        segment.put(model, place.share)
+        return model
