@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradpivot.control.choice import Choice, recommend
+from gradpivot.control.continuation import POINTS, Cost, continuation
 from gradpivot.control.controller import unlearn_until
 from gradpivot.control.targets import Targets
 from gradpivot.errors import GradPivotError
@@ -132,11 +135,30 @@ class Trace(Frontier):
         results: One per point, in the same order, with the models.
         original: The scores of the model before unlearning.
         problem: What was forgotten from what, for reports.
+        shares: Where each point is on the line from the original (0) to the run (1), for a quick trace.
+        cost: What a quick trace took, in plain runs.
+        recommended: What :meth:`recommend` calls; it has the original, the split and the options of the trace.
     """
 
     results: tuple[Result, ...] = ()
     original: Scores
     problem: Mapping[str, Any]
+    shares: tuple[float, ...] = ()
+    cost: Cost | None = None
+    recommended: Callable[[tuple[Result, ...]], Choice] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    def recommend(self) -> Choice:
+        """The point that is nearest to what a retrained model would be, chosen without one.
+
+        Forget, retain and validation data are looked at; see :mod:`gradpivot.control.choice`. Without validation data
+        in the split, half of the test data are taken for it: score the chosen model on ``split.with_validation()`` for
+        TA and MIA on data that had no part in the choice.
+        """
+        if self.recommended is None:
+            raise GradPivotError("this trace has lost its models; trace() again, and ask what it gives")
+        return self.recommended(self.results)
 
     def comparison(self, title: str | None = None) -> Comparison:
         """The frontier beside the original model and the reference, ready for tables, figures and the page."""
@@ -179,10 +201,12 @@ def trace(
     gammas: Iterable[float] | None = None,
     values: Iterable[Any] | None = None,
     reference: Scores | Result | None = None,
+    quick: bool = False,
+    points: int | None = None,
     progress: bool = False,
     **options: Any,
 ) -> Trace:
-    """Run a method over its knob and gather the frontier.
+    """Run a method over its knob and gather the frontier; or, with ``quick``, run CUP once and score the line to it.
 
     Args:
         model: The trained model; it is not changed.
@@ -191,6 +215,9 @@ def trace(
         gammas: The γ values for CUP; 0, 0.1, …, 1 if not given.
         values: The same for a method with another knob (``forget_weight`` of WS, ``lr`` of GA).
         reference: A retrained model's scores (or the result of running ``Retrain``), for Δ.
+        quick: One run of CUP to γ = 1, and points between the original and it where the frontier moves most; see
+            :mod:`gradpivot.control.continuation`. ``cost`` tells what it took.
+        points: How many points a quick trace has, 11 if not given.
         progress: Show a bar.
         **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``, ``retain_scored``,
             ``precision``, ``compile``, ``replicas``.
@@ -200,32 +227,62 @@ def trace(
         one (``frontier.pick("UA>=95", best="RA")``).
     """
     method = method or CUP()
-    methods = over_knob(method, gammas, values)
-    results = []
+    asked = {"gammas": gammas, "values": values} if quick else {"points": points}
+    if wrong := [name for name, given in asked.items() if given is not None]:
+        raise GradPivotError(
+            f"{wrong[0]} was given, and a quick trace finds its points itself; give points=…, or quick=False"
+            if quick
+            else "points was given without quick=True; name the settings by gammas=… or values=…"
+        )
+    passes: dict[str, Any] = {name: options.get(name) for name in ("task", "retain_scored", "replicas")}
+    passes["workers"] = options.get("workers", 0)
+    found: dict[str, Any]
     with _progress(progress, f"{method.title} over {method.knob}") as report:
-        for number, chosen in enumerate(methods, 1):
-            results.append(run_method(model, split, chosen, **options))
-            if report:
-                report(number, len(methods))
-    scores = reference.scores if isinstance(reference, Result) else reference
+        if quick:
+            line = continuation(
+                model, split, method, points=POINTS if points is None else points, progress=report, **options
+            )
+            found = line._asdict()
+        else:
+            found = {"results": _runs(model, split, over_knob(method, gammas, values), report, options)}
+            found["original"] = score(model, split, **passes)
+    shares = found.get("shares", ())
     return Trace(
         name=method.title,
         method=method.name,
         knob=method.knob,
-        points=[result.point() for result in results],
-        reference=scores,
+        points=_points(found["results"], shares),
+        reference=reference.scores if isinstance(reference, Result) else reference,
         kind=split.kind,
-        results=tuple(results),
-        original=score(
-            model,
-            split,
-            task=options.get("task"),
-            workers=options.get("workers", 0),
-            retain_scored=options.get("retain_scored"),
-            replicas=options.get("replicas"),
-        ),
         problem=split.facts(),
+        recommended=partial(recommend, model, split, **passes),
+        **found,
     )
+
+
+def _runs(
+    model: nn.Module,
+    split: ForgetSplit,
+    methods: list[Method],
+    report: Progress | None,
+    options: Mapping[str, Any],
+) -> tuple[Result, ...]:
+    results = []
+    for number, chosen in enumerate(methods, 1):
+        results.append(run_method(model, split, chosen, **options))
+        if report:
+            report(number, len(methods))
+    return tuple(results)
+
+
+def _points(results: tuple[Result, ...], shares: tuple[float, ...]) -> list[Point]:
+    points = [result.point() for result in results]
+    if not shares:
+        return points
+    return [
+        replace(p, label=f"{p.label}, {s:.3g} of the line", settings={**p.settings, "share": s})
+        for p, s in zip(points, shares, strict=True)
+    ]
 
 
 def over_knob(

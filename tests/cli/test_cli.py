@@ -281,6 +281,9 @@ def test_a_problem_of_ones_own_by_import_path(tmp_path, monkeypatch):
         (["trace", "--classes", "3", "--pick", "nonsense"], "for example"),
         (["trace", "--classes", "3", "--best", "XX"], "unknown score"),
         (["trace", "retrain", "--classes", "3"], "no knob"),
+        (["trace", "ws", "--classes", "3", "--quick"], "degree of CUP"),
+        (["trace", "--classes", "3", "--quick", "--values", "0.5"], "finds its points itself"),
+        (["trace", "--classes", "3", "--points", "5"], "is for --quick"),
         (["reproduce", "toy", "--seeds", "0"], "give 1 or more"),
         (["unlearn", "--classes", "4-2"], "write 3, or 3,5, or 0-4"),
         (["unlearn", "--config", "FILE", "--classes", "3"], "not text in UTF-8"),
@@ -363,6 +366,32 @@ def test_trace_draws_and_picks(original, tmp_path, capsys):
     capsys.readouterr()
     assert main(["report", str(out / "results.json"), "--out", str(tmp_path / "again")]) == 0
     assert (tmp_path / "again" / "report.html").exists()
+
+
+def test_a_quick_trace_recommends(original, tmp_path, capsys):
+    out = tmp_path / "quick"
+    words = [
+        "trace",
+        "cup",
+        *QUICK,
+        "--weights",
+        str(original),
+        "--out",
+        str(out),
+        "--no-reference",
+        "--quick",
+    ]
+    assert main([*words, "--points", "4"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Recommended: CUP(" in told
+    assert "of the line; a retrained model is expected at" in told
+    assert "plain runs, scoring included" in told
+    results = json.loads((out / "results.json").read_text())
+    assert 2 <= len(results["frontiers"][0]["points"]) <= 4
+    quick = results["provenance"]["quick"]
+    assert quick["cost_in_plain_runs"] > 1
+    assert quick["recommended"]["expected"]["ua"] == 1
+    assert {"report.html", "model.safetensors"} <= {p.name for p in out.iterdir()}
 
 
 def test_reproduce_toy_writes_the_figure_and_the_numbers(tmp_path, capsys):

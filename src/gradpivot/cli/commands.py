@@ -151,9 +151,12 @@ def _(chosen: options.TraceOptions) -> int:
     parse_conditions(chosen.pick or {})
     check_metric(chosen.best)
     over_knob(chosen.method, values=chosen.values or None)  # type: ignore[attr-defined]
+    _check_quick(chosen)
     refuse_file(chosen.out)
     problem, split, model = prepare(chosen, device_named(chosen.device))
     method = suited(chosen.method, problem)  # type: ignore[attr-defined]
+    if chosen.quick:
+        return _quick_trace(chosen, problem, split, model, method)
     methods = over_knob(method, values=chosen.values or None)
     with bar(f"{method.title} over {method.knob}", wants_bars(chosen.json)) as report:
         comparison = run_study(
@@ -543,6 +546,86 @@ def _write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
         say_json(text)
     else:
         say(console_table(comparison), f"Open {out / 'report.html'} in a browser; numbers are in {out}")
+
+
+def _check_quick(chosen: options.TraceOptions) -> None:
+    from gradpivot.control.continuation import to_the_end
+
+    if chosen.quick:
+        if chosen.values:
+            raise GradPivotError("a quick trace finds its points itself; leave out --values, or --quick")
+        to_the_end(chosen.method, chosen.points)  # type: ignore[attr-defined]
+    elif chosen.points is not None:
+        raise GradPivotError("--points is for --quick; name the settings by --values")
+
+
+def _quick_trace(
+    chosen: options.TraceOptions, problem: Problem, split: ForgetSplit, model: nn.Module, method: Any
+) -> int:
+    """The line of one run beside the original and the reference, and which of its points to take."""
+    from gradpivot.api import score, trace
+    from gradpivot.sweep.study import run_study
+    from gradpivot.weights import save_weights
+
+    title = f"{problem.name}: {method.title} over {method.knob}, one run"
+    computed: dict[str, Any] = {
+        "workers": chosen.workers,
+        "precision": chosen.precision,
+        "compile": chosen.compile,
+    }
+    beside = run_study(
+        problem,
+        split,
+        {},
+        seed=chosen.seed,
+        folder=chosen.out,
+        title=title,
+        provenance={"command": f"gradpivot trace {method.name} --quick"},
+        model=model,
+        reference=chosen.reference,
+        **computed,
+    )
+    scoring: dict[str, Any] = {"task": problem.task, "retain_scored": problem.retain_scored}
+    traced = trace(
+        model,
+        split,
+        method,
+        quick=True,
+        points=chosen.points,
+        reference=beside.retrained.scores if beside.retrained else None,
+        progress=wants_bars(chosen.json),
+        seed=chosen.seed,
+        **scoring,
+        **computed,
+    )
+    choice, cost = traced.recommend(), traced.cost
+    assert cost is not None
+    # Half of the test data chose; the other half says what was chosen.
+    unseen = score(choice.result.model, split.with_validation(), workers=chosen.workers, **scoring)
+    told = {
+        "cost_in_plain_runs": cost.total,
+        "recommended": {**choice.to_dict(), "scores_on_unseen_data": unseen.to_dict()},
+    }
+    comparison = dataclasses.replace(
+        beside, frontiers=[traced], provenance={**beside.provenance, "quick": told}
+    )
+    with quiet() if chosen.pick and chosen.json else nullcontext():
+        _write_comparison(comparison, chosen.out, chosen.json)
+    taken = traced.pick_result(chosen.pick, chosen.best) if chosen.pick else choice.result
+    save_weights(taken.model, chosen.out / "model.safetensors", {"method": taken.method.label})
+    if chosen.json:
+        if chosen.pick:
+            say_json(json.dumps(taken.point().to_dict() | {"history": {}}, indent=2))
+        return 0
+    n = len(traced.points)
+    say(
+        f"{n} points for {cost.total:.1f} plain runs, scoring included; a sweep of {n} takes {cost.of_sweep(n):.1f}",
+        f"Recommended: {traced.points[choice.index].label}; {choice.reason}",
+        f"On test data that had no part in it: {percentages(unseen.to_dict())}",
+    )
+    if chosen.pick:
+        say_result(taken, chosen.out)
+    return 0
 
 
 def _counted(report: Any) -> Any:

@@ -161,10 +161,16 @@ class TraceOptions(ProblemOptions):
     example: gradpivot trace cup --classes 3 --values 0 0.25 0.5 0.75 1
 
     example: gradpivot trace cup --classes 3 --pick "UA>=95" --best RA
+
+    example: gradpivot trace cup --classes 3 --quick --no-reference
     """
 
     out: Path = Path("runs/trace")
     """Where results.json, figures and report.html go."""
+    quick: bool = False
+    """One run of CUP to γ = 1 and points between the original and it; recommends one of them."""
+    points: int | None = None
+    """How many points --quick has; 11 if not given."""
     values: tuple[float, ...] = field(default=())
     """Values of the knob; 0, 0.1, …, 1 for γ, the paper's for the others."""
     reference: bool = True

@@ -1,0 +1,275 @@
+r"""The frontier of one run: points on the line from the original to a model that has forgotten everything.
+
+CUP at γ = 1 gives θ₁; between the original θ₀ and it lies, for forward passes alone, everything from "nothing
+forgotten" to "all of it" (:mod:`gradpivot.segment`). Points are put where the frontier moves most: the widest gap
+between neighbours in the (RA, UA) plane is halved, again and again.
+
+Twenty runs give twenty models, each the end of a path of its own; here all lie on one line. What that loses is
+measured in ``benchmarks/frontier.py`` and told in ``docs/frontier.md``.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gradpivot.data.loader import Loader
+from gradpivot.data.order import cut, default_batch_size, shuffled
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.evaluation import evaluate, scored_part
+from gradpivot.methods.cup import CUP
+from gradpivot.normalisation import recalibrate
+from gradpivot.run import Result, run_method
+from gradpivot.segment import Segment
+from gradpivot.steering import gamma_for
+from gradpivot.tasks.classification import Classification
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.evaluate.scores import Scores
+    from gradpivot.loop import Progress
+    from gradpivot.methods.method import Method
+    from gradpivot.tasks.task import Task
+
+__all__ = ["FORWARD", "POINTS", "Continuation", "Cost", "continuation", "to_the_end", "widest_gap"]
+
+POINTS = 11
+FORWARD = 1 / 3
+"""What a forward pass of a sample costs, in gradients of a sample: a backward pass takes two forward passes' work."""
+NARROWEST = 2.0**-10
+"""Shares nearer than this are not told apart: where the forget set falls at once, there is nothing in between."""
+_RECALIBRATED_ON = 2048
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a frontier took, in plain runs: the gradients that one run of the method takes for its batches.
+
+    Attributes:
+        runs: Unlearning runs.
+        scored: Models that were scored.
+        scoring: What scoring one takes, a forward pass of a sample counting as a third of a gradient.
+    """
+
+    runs: int
+    scored: int
+    scoring: float
+
+    @property
+    def total(self) -> float:
+        """All of it, in plain runs."""
+        return self.runs + self.scored * self.scoring
+
+    def of_sweep(self, settings: int) -> float:
+        """The same for a run for each of so many settings, each scored."""
+        return settings * (1 + self.scoring)
+
+
+class Continuation(NamedTuple):
+    """The points of a line, from the original to the run.
+
+    Attributes:
+        results: One for each point, in the order of the line, with a model of its own.
+        shares: Where on the line each is: 0 is the original, 1 the run.
+        original: The scores of the original.
+        cost: What it took.
+    """
+
+    results: tuple[Result, ...]
+    shares: tuple[float, ...]
+    original: Scores
+    cost: Cost
+
+
+def continuation(
+    model: nn.Module,
+    split: ForgetSplit,
+    method: Method | None = None,
+    *,
+    points: int = POINTS,
+    task: Task | None = None,
+    seed: int = 0,
+    workers: int = 0,
+    retain_scored: int | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Continuation:
+    """Run CUP once, to γ = 1, and score models on the line to it.
+
+    Args:
+        model: The trained model; it is not changed.
+        split: What to forget.
+        method: CUP with everything but γ set.
+        points: How many, the original and the run included; fewer if there is nothing more to tell apart.
+        task: How to run the model on a batch.
+        seed: Of the run.
+        workers: Data-loading processes; never changes a number.
+        retain_scored: Take RA on this many retain samples.
+        progress: Called with (points done, points in all).
+        **options: As for :func:`gradpivot.unlearn`.
+
+    Raises:
+        GradPivotError: for another method, fewer than two points, or a run that diverged.
+    """
+    method = to_the_end(CUP() if method is None else method, points)
+    task = task or Classification()
+    tell = progress or (lambda done, total: None)
+    tell(0, points)
+    run = run_method(
+        model,
+        split,
+        method,
+        task=task,
+        seed=seed,
+        workers=workers,
+        retain_scored=retain_scored,
+        **options,
+    )
+    if run.diverged:
+        raise GradPivotError(
+            f"the run to γ = 1 diverged at step {run.diverged['step']}, and there is no line to it; lower lr"
+        )
+    scored = partial(
+        evaluate,
+        split=split,
+        task=task,
+        workers=workers,
+        retain_scored=retain_scored,
+        replicas=options.get("replicas"),
+    )
+    original = scored(model)
+    line = _Line(model, run, method, original, scored, partial(_refresh, split, task, method, seed, workers))
+    while line.count < points:
+        tell(line.count, points)
+        share = widest_gap(line.seen())
+        if share is None:
+            break
+        line.look(share)
+    tell(points, points)
+    cost = Cost(runs=1, scored=line.count, scoring=_scoring(split, method, retain_scored))
+    return Continuation(line.results(), line.shares, original, cost)
+
+
+def widest_gap(seen: Sequence[tuple[float, float, float]]) -> float | None:
+    """The middle of the two neighbours that lie farthest apart in the (RA, UA) plane, by the larger difference.
+
+    Args:
+        seen: (share, RA, UA) in the order of the shares.
+
+    Returns:
+        A share between two that are there; None if no two neighbours differ, or only such as are next to each other.
+    """
+    gaps = [
+        (max(abs(b[1] - a[1]), abs(b[2] - a[2])), (a[0] + b[0]) / 2)
+        for a, b in itertools.pairwise(seen)
+        if b[0] - a[0] > NARROWEST
+    ]
+    # Of equal gaps the first, which leaves most on the side of the original.
+    width, middle = max(gaps, key=lambda gap: (gap[0], -gap[1]), default=(0.0, 0.0))
+    return middle if width > 0 else None
+
+
+class _Line:
+    """Models between the original and a run, by their share of the way."""
+
+    def __init__(
+        self,
+        start: nn.Module,
+        run: Result,
+        method: CUP,
+        original: Scores,
+        scored: Callable[[nn.Module], Scores],
+        refresh: Callable[[nn.Module], None],
+    ) -> None:
+        self._run, self._method, self._original = run, method, original
+        self._scored, self._refresh = scored, refresh
+        self._segment = Segment(start)
+        self._segment.ends_at(run.model)
+        first = copy.deepcopy(run.model)
+        # The run's own modes and flags, the original's weights and buffers.
+        first.load_state_dict(start.state_dict())
+        self._points = {0.0: (first, original, 0.0), 1.0: (run.model, run.scores, run.evaluation_seconds)}
+
+    @property
+    def count(self) -> int:
+        return len(self._points)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        return tuple(sorted(self._points))
+
+    def seen(self) -> list[tuple[float, float, float]]:
+        found = ((share, self._points[share][1]) for share in self.shares)
+        return [(share, scores.ra, scores.ua) for share, scores in found]
+
+    def look(self, share: float) -> None:
+        started = time.perf_counter()
+        model = copy.deepcopy(self._run.model)
+        self._segment.put(model, share)
+        self._refresh(model)
+        scores = self._scored(model)
+        self._points[share] = (model, scores, time.perf_counter() - started)
+
+    def results(self) -> tuple[Result, ...]:
+        return tuple(self._result(share) for share in self.shares)
+
+    def _result(self, share: float) -> Result:
+        model, scores, seconds = self._points[share]
+        return Result(
+            model=model,
+            scores=scores,
+            method=replace(self._method, gamma=self._gamma(scores)),
+            history=self._run.history if share == 1 else {},
+            # What it takes to have this model: the run that the line leads to.
+            seconds=self._run.seconds if share else 0.0,
+            evaluation_seconds=seconds,
+            diverged=None,
+            provenance={**self._run.provenance, "share": share},
+        )
+
+    def _gamma(self, scores: Scores) -> float:
+        """The γ that asks for what this point has forgotten; a run that fell short of γ = 1 says so by it, too."""
+        left = 1 - self._original.ua
+        return round(gamma_for((scores.ua - self._original.ua) / left), 4) if left > 0 else 0.0
+
+
+def to_the_end(method: Method, points: int | None = None) -> CUP:
+    """The method at γ = 1.
+
+    Raises:
+        GradPivotError: for another method than CUP by degrees, or fewer than two points.
+    """
+    if not isinstance(method, CUP) or method.dial != "degree":
+        raise GradPivotError(
+            f"a quick trace follows the degree of CUP, and the method is {method.label}; use CUP() with dial='degree', "
+            f"or a plain trace"
+        )
+    if points is not None and points < 2:
+        raise GradPivotError(f"a quick trace of {points} points has no line; ask for 2 or more")
+    return replace(method, gamma=1.0)
+
+
+def _refresh(split: ForgetSplit, task: Task, method: CUP, seed: int, workers: int, model: nn.Module) -> None:
+    """BatchNorm statistics of these weights, where the policy takes them anew after a run; as the Loop does."""
+    if method.batchnorm != "recalibrate":
+        return
+    size = method.batch_size or default_batch_size(len(split.forget_indices))
+    loader = Loader(split.train, next(model.parameters()).device, seed, workers)
+    order = shuffled(split.retain_indices, seed, "recalibrate")[:_RECALIBRATED_ON]
+    recalibrate(model, loader.batches(cut(order, max(size, 64)), -1), task.retain_loss)
+
+
+def _scoring(split: ForgetSplit, method: CUP, retain_scored: int | None) -> float:
+    """Scoring a model, in plain runs."""
+    n_forget, n_retain = len(split.forget_indices), len(scored_part(split.retain_indices, retain_scored))
+    size = method.batch_size or default_batch_size(n_forget)
+    beside = (method.retain_batch_size or size) / size
+    gradients = method.epochs * n_forget * (1 + beside)
+    return FORWARD * (n_forget + n_retain + len(split.test_indices)) / gradients
