@@ -35,7 +35,7 @@ from torch import nn
 
 from gradpivot import CUP, Classification, ForgetSplit, trace
 from gradpivot.atomic import write_text
-from gradpivot.control.continuation import FORWARD
+from gradpivot.control.looking import FORWARD
 from gradpivot.evaluate.evaluation import evaluate
 from gradpivot.evaluate.scores import METRICS, Scores
 from gradpivot.frontier.frontier import Frontier, Point

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradpivot.control.looking import steering_split
 from gradpivot.data.order import shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate.evaluation import SetPredictions, evaluate, predictions, scored_part
@@ -118,7 +119,7 @@ def recommend(
         GradPivotError: if no candidate is finite.
     """
     task = task or Classification()
-    steering = _without_test(split.with_validation())
+    steering = steering_split(split.with_validation())
     expected = expected_row(
         model, steering, task, workers=workers, retain_scored=retain_scored, replicas=replicas
     )
@@ -216,11 +217,6 @@ def _row(
     except NonFiniteError:
         return None
     return scores.vector()
-
-
-def _without_test(split: ForgetSplit) -> ForgetSplit:
-    """The split with its validation data in the place of the test data, which are then out of reach."""
-    return replace(split, test=split.validation, validation=None, validation_source="none")
 
 
 def _intensity(candidate: Result) -> float:

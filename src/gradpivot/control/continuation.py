@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gradpivot.control.looking import FORWARD, gradients_of_run
 from gradpivot.data.loader import Loader
 from gradpivot.data.order import cut, default_batch_size, shuffled
 from gradpivot.errors import GradPivotError
@@ -38,11 +39,9 @@ if TYPE_CHECKING:
     from gradpivot.methods.method import Method
     from gradpivot.tasks.task import Task
 
-__all__ = ["FORWARD", "POINTS", "Continuation", "Cost", "continuation", "to_the_end", "widest_gap"]
+__all__ = ["POINTS", "Continuation", "Cost", "continuation", "to_the_end", "widest_gap"]
 
 POINTS = 11
-FORWARD = 1 / 3
-"""What a forward pass of a sample costs, in gradients of a sample: a backward pass takes two forward passes' work."""
 NARROWEST = 2.0**-10
 """Shares nearer than this are not told apart: where the forget set falls at once, there is nothing in between."""
 _RECALIBRATED_ON = 2048
@@ -269,7 +268,4 @@ def _refresh(split: ForgetSplit, task: Task, method: CUP, seed: int, workers: in
 def _scoring(split: ForgetSplit, method: CUP, retain_scored: int | None) -> float:
     """Scoring a model, in plain runs."""
     n_forget, n_retain = len(split.forget_indices), len(scored_part(split.retain_indices, retain_scored))
-    size = method.batch_size or default_batch_size(n_forget)
-    beside = (method.retain_batch_size or size) / size
-    gradients = method.epochs * n_forget * (1 + beside)
-    return FORWARD * (n_forget + n_retain + len(split.test_indices)) / gradients
+    return FORWARD * (n_forget + n_retain + len(split.test_indices)) / gradients_of_run(method, split)
