@@ -47,14 +47,14 @@ def test_on_digits_it_lands_within_two_points_for_three_runs_at_most(digits_mode
 
 def test_on_digits_what_excludes_each_other_is_recognised(digits_model, digits_split):
     # Where all forget samples look unlike members, most of them are misclassified.
-    result = unlearn(digits_model, digits_split, CUP(batch_size=BATCH_SIZE), until="MIA>=99", keep="UA<=1")
+    result = unlearn(digits_model, digits_split, CUP(batch_size=BATCH_SIZE), until="MIA>=99", keep="UA<=3")
     assert not result.met
-    assert str(result.binding) == "UA<=1"
-    assert result.seen.ua <= 0.01
+    assert str(result.binding) == "UA<=3"
+    assert result.seen.ua <= 0.03
     assert result.cost <= 3
-    assert "UA<=1 binds" in result.verdict
+    assert "UA<=3 binds" in result.verdict
     assert "\n" not in result.verdict
-    assert result.provenance["target"]["binding"] == "UA<=1"
+    assert result.provenance["target"]["binding"] == "UA<=3"
 
 
 def test_what_steers_never_reads_the_test_part():
