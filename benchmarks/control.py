@@ -95,7 +95,8 @@ def _rho(records: Sequence[Record]) -> float | None:
 def _jump(records: Sequence[Record]) -> float:
     """The largest change of UA between neighbouring tenths of γ."""
     tenths = [r for r in _finite(records) if abs(10 * (r.point.knob or 0.0) % 1 - 0.5) > 0.4]
-    return max((abs(b.point.scores.ua - a.point.scores.ua) for a, b in pairwise(tenths)), default=0.0)
+    near = [(a, b) for a, b in pairwise(tenths) if (b.point.knob or 0.0) - (a.point.knob or 0.0) < 0.11]
+    return max((abs(b.point.scores.ua - a.point.scores.ua) for a, b in near), default=0.0)
 
 
 def _off(records: Sequence[Record], start: float) -> float:

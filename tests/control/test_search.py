@@ -165,7 +165,7 @@ def test_another_method_runs_once_as_it_is():
     heal=st.floats(0, 1.5),
     look=st.floats(0.001, 0.08),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_the_world_is_like_the_verdict_is_true_and_paid_for(asked, kept, harm, reach, heal, look):
     world = World(harm, reach, heal, look)
     targets = Targets.read(f"UA>={asked}", f"RA>={kept}")
