@@ -261,7 +261,8 @@ class ForgettingDescent(Descent):
 
     Attributes:
         objective: The forgetting loss: ``unlikelihood`` −log(1−p_y), which has a floor, ``negative_ce`` −CE, the
-            paper's, which has none, or ``random_label``, CE to labels drawn anew at each step.
+            paper's, which has none, ``random_label``, CE to labels drawn anew at each step, or ``hinge``, −CE that
+            stops at the loss of knowing nothing.
         saliency: Share of the weights that may change, the most salient for the forget set (SalUn's mask); None for
             all.
     """
