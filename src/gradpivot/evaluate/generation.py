@@ -194,6 +194,14 @@ class Judge:
             raise GradPivotError("there are no images to judge; make some")
         return self._scores([np.sum(counts, axis=0)], [], distances)
 
+    def labels(self, images: Tensor) -> np.ndarray:
+        """What the classifier calls each of some images (n, c, h, w).
+
+        Raises:
+            NonFiniteError: if the images are not finite.
+        """
+        return self._labels(images)[0]
+
     def _scores(
         self, counts: Sequence[np.ndarray], asked: Sequence[int], distances: tuple[Frechet, ...]
     ) -> GenerationScores:
