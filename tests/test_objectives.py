@@ -115,3 +115,37 @@ def test_npo_is_bounded_and_falls_with_p(values):
     loss = objective("npo")(z, torch.tensor([0])).item()
     assert loss == pytest.approx(2 * math.log1p(p), rel=1e-9, abs=1e-12)
     assert objective("npo").lower_bound <= loss <= 2 * math.log(2) + 1e-9
+
+
+def test_the_hinge_forgets_down_to_a_guess_and_no_further():
+    z = torch.tensor([[5.0, 0.0, 0.0], [0.0, 0.0, 0.0], [-3.0, 0.0, 0.0]], requires_grad=True)
+    ce = torch.nn.functional.cross_entropy(z, torch.zeros(3, dtype=torch.long), reduction="none")
+    loss = objective("hinge")(z, torch.zeros(3, dtype=torch.long))
+    assert loss.item() == pytest.approx((math.log(3) - ce[0].item()) / 3, abs=1e-6)
+    loss.backward()
+    assert z.grad[0].abs().sum() > 0
+    assert not z.grad[2].any()
+    assert objective("hinge").lower_bound == 0
+
+
+@given(st.lists(st.floats(0, 20), min_size=1, max_size=8), st.floats(0, 10))
+def test_objectives_of_losses(values, ignorance):
+    """−loss falls without end; the hinge is ignorance − loss until that is used up."""
+    losses = torch.tensor(values, dtype=torch.float64)
+    assert objective("negative_ce").of(losses, ignorance).item() == pytest.approx(-sum(values) / len(values))
+    expected = sum(max(0.0, ignorance - value) for value in values) / len(values)
+    assert objective("hinge").of(losses, ignorance).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["negative_ce", "hinge"])
+def test_of_cross_entropies_they_are_what_they_are_of_logits(name):
+    z, y = torch.randn(7, 4), torch.arange(7) % 4
+    ce = torch.nn.functional.cross_entropy(z, y, reduction="none")
+    torch.testing.assert_close(objective(name).of(ce, math.log(4)), objective(name)(z, y))
+
+
+def test_objectives_of_labels_say_what_to_use_instead():
+    with pytest.raises(
+        GradPivotError, match=r"random_label is a function of class probabilities.*negative_ce or hinge"
+    ):
+        objective("random_label").of(torch.ones(2), 1.0)

@@ -109,10 +109,16 @@ def test_a_harmless_step_stays_and_the_next_one_is_longer_if_wanted():
     assert length.rate == 1.5
 
 
-def test_it_does_not_grow_beyond_its_bound():
-    length = StepLength(most=1.2)
-    length.judge(flat(), flat(), grow=True)
-    assert length.rate == 1.2
+@given(unit=st.floats(1e-3, 1e3), rise=st.floats(-1, 1), fall=st.floats(-1, 1))
+def test_the_verdict_does_not_depend_on_the_unit_of_the_losses(unit, rise, fall):
+    forget, retain = Change(2.0, 2.0 + fall, fall / 2), Change(0.1, 0.1 + rise, 0.0)
+    plain, scaled = StepLength(), StepLength(unit=unit)
+    larger = [Change(*(value * unit for value in change)) for change in (forget, retain)]
+    same = plain.judge(forget, retain, grow=True) == scaled.judge(*larger, grow=True)
+    # At a bound rounding decides.
+    assert (same and scaled.rate == pytest.approx(plain.rate)) or min(
+        abs(abs(rise) - 0.1), abs(abs(fall) - 0.7)
+    ) < 1e-6
 
 
 @given(rise=st.floats(2.01, 1e6))

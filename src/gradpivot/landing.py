@@ -110,7 +110,7 @@ class Landing:
 
     def _beyond(self, asked: float, near: float) -> float:
         """The nearest share beyond 1 whose weights cost L_r no more than a step may."""
-        bound = self.retain_loss() + RETAIN_TOLERANCE
+        bound = self.retain_loss() + RETAIN_TOLERANCE * getattr(self._task, "loss_unit", 1.0)
         share, last = 1.0, 1.0
         for share in BEYOND:
             degree = self._measured(share)

@@ -23,15 +23,36 @@ class Objective:
         name: How methods and the command line refer to it.
         loss: (logits n×k, targets n) → the mean loss.
         lower_bound: Its infimum, or None if it is unbounded below and descent never ends.
+        of_losses: The same for a task without labels to predict: (n losses, the loss of knowing nothing) → the mean;
+            None if it is defined by labels.
     """
 
     name: str
     loss: Callable[[Tensor, Tensor], Tensor]
     lower_bound: float | None
+    of_losses: Callable[[Tensor, float], Tensor] | None = None
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The mean loss of a batch."""
         return self.loss(logits, targets)
+
+    def of(self, losses: Tensor, ignorance: float) -> Tensor:
+        """The mean over samples that have remaining losses (−ELBO, MSE) in the place of logits and a label.
+
+        Args:
+            losses: One for each sample.
+            ignorance: The loss of a model that knows nothing of the samples.
+
+        Raises:
+            GradPivotError: if it is defined for labels only.
+        """
+        if self.of_losses is None:
+            usable = " or ".join(o.name for o in _OBJECTIVES.values() if o.of_losses)
+            raise GradPivotError(
+                f"the objective {self.name} is a function of class probabilities, and this task has losses only; "
+                f"use objective {usable}"
+            )
+        return self.of_losses(losses, ignorance)
 
 
 def _negative_ce(logits: Tensor, targets: Tensor) -> Tensor:
@@ -69,6 +90,27 @@ def _npo(logits: Tensor, targets: Tensor) -> Tensor:
     return 2 * p.log1p().mean()
 
 
+def _negative_loss(losses: Tensor, ignorance: float) -> Tensor:
+    """−loss: the paper's forgetting loss of every task, −ELBO and −MSE. Unbounded below."""
+    return -losses.mean()
+
+
+def _hinge(logits: Tensor, targets: Tensor) -> Tensor:
+    """max(0, log k − CE): forget down to a guess among k classes, p_y = 1/k, and no further."""
+    from torch.nn.functional import cross_entropy
+
+    return _hinge_of_losses(cross_entropy(logits, targets, reduction="none"), math.log(logits.shape[1]))
+
+
+def _hinge_of_losses(losses: Tensor, ignorance: float) -> Tensor:
+    """max(0, ignorance − loss): a sample that the model knows nothing of pulls no more.
+
+    Its gradient is then zero, and not only small: the pivot takes directions, so a gradient that fades goes on pulling
+    at full length.
+    """
+    return (ignorance - losses).clamp(min=0).mean()
+
+
 def _random_label(logits: Tensor, targets: Tensor) -> Tensor:
     """CE(x, ỹ) with ỹ uniform over all k classes, the true one included (Golatkar et al., 2020; Graves et al., 2021).
 
@@ -87,10 +129,11 @@ _OBJECTIVES = {
     o.name: o
     for o in (
         Objective("unlikelihood", _unlikelihood, 0.0),
-        Objective("negative_ce", _negative_ce, None),
+        Objective("negative_ce", _negative_ce, None, _negative_loss),
         Objective("random_label", _random_label, 0.0),
         Objective("uniform", _uniform, 0.0),
         Objective("npo", _npo, 0.0),
+        Objective("hinge", _hinge, 0.0, _hinge_of_losses),
     )
 }
 

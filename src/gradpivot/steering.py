@@ -80,6 +80,7 @@ class Course:
     Attributes:
         start: The degree of forgetting before the run, in [0, 1].
         asked: The degree it should end with.
+        unit: What a nat is in this task's losses.
         lag: How far it is behind its course: asked for by now minus seen, a mean that forgets slowly. Both sides are
             averaged alike, so that the delay of the average is none of the lag.
         evidence: How much that mean has seen, in [0, 1].
@@ -89,6 +90,7 @@ class Course:
 
     start: float
     asked: float
+    unit: float = 1.0
     lag: float = 0.0
     evidence: float = 0.0
     retain_level: float | None = None
@@ -126,7 +128,7 @@ class Course:
         """Whether what should be kept has lost more than the budget."""
         if self.retain_level is None or self.retain_start is None:
             return False
-        return self.retain_level > self.retain_start + LOSS_BUDGET
+        return self.retain_level > self.retain_start + LOSS_BUDGET * self.unit
 
     @staticmethod
     def calm(progress: float) -> float:
@@ -166,6 +168,10 @@ class Change(NamedTuple):
         """How far the change is from the predicted one, in units of what it may be."""
         return abs(self.actual - self.predicted) / (RETAIN_TOLERANCE + BEND * abs(self.predicted))
 
+    def by(self, unit: float) -> Change:
+        """The change in another unit."""
+        return Change(self.before / unit, self.after / unit, self.predicted / unit)
+
 
 @dataclass
 class StepLength:
@@ -173,11 +179,11 @@ class StepLength:
 
     Attributes:
         rate: The factor on the learning rate, found on the way.
-        most: It never grows beyond this.
+        unit: What a nat is in this task's losses.
     """
 
     rate: float = 1.0
-    most: float = math.inf
+    unit: float = 1.0
 
     def judge(self, forget: Change, retain: Change, *, grow: bool) -> bool:
         """Whether the step may stay; the next one's length follows from it.
@@ -192,11 +198,12 @@ class StepLength:
         if not (math.isfinite(forget.after) and math.isfinite(retain.after)):
             self.rate *= SHORTEST_CUT
             return False
+        forget, retain = forget.by(self.unit), retain.by(self.unit)
         reach = FORGET_REACH + FORGET_REACH_SHARE * abs(forget.before)
         used = max(retain.actual / RETAIN_TOLERANCE, abs(forget.actual) / reach)
         strain = max(used, forget.bend, retain.bend)
         if strain > 1:
             self.rate *= max(1 / strain, SHORTEST_CUT)
         elif grow and strain < CAUTION:
-            self.rate = min(self.rate * GROWTH, self.most)
+            self.rate *= GROWTH
         return used <= TAKE_BACK

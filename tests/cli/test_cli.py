@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -290,6 +291,8 @@ def test_a_problem_of_ones_own_by_import_path(tmp_path, monkeypatch):
         (["unlearn", "--classes", "3", "--out", "FILE"], "is a file"),
         (["trace", "--classes", "3", "--out", "FILE"], "is a file"),
         (["demo", "--out", "FILE"], "is a file"),
+        (["reproduce", "vae", "--out", "FILE"], "is a file"),
+        (["reproduce", "vae", "--values", "0.5", "1.5"], "gamma"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_trained(words, message, tmp_path, capsys):
@@ -321,6 +324,7 @@ def test_a_folder_called_like_a_method_is_no_method():
     [
         (["unlearn", "--help"], "Descends the forgetting loss"),
         (["reproduce", "--help"], "The paper's Figure 1"),
+        (["reproduce", "--help"], "The paper's VAE figure"),
     ],
 )
 def test_help_says_what_can_be_chosen(words, told, capsys):
@@ -392,6 +396,33 @@ def test_a_quick_trace_recommends(original, tmp_path, capsys):
     assert quick["cost_in_plain_runs"] > 1
     assert quick["recommended"]["expected"]["ua"] == 1
     assert {"report.html", "model.safetensors"} <= {p.name for p in out.iterdir()}
+
+
+def test_reproduce_vae_writes_figure_table_and_numbers_and_goes_on_from_them(tmp_path, capsys, monkeypatch):
+    from gradpivot.recipes import vae
+
+    small = vae.vae_recipe("small")
+    quick = dataclasses.replace(
+        small,
+        training=dataclasses.replace(small.training, epochs=2),
+        recogniser_training=dataclasses.replace(small.recogniser_training, epochs=2),
+        recogniser_least=0.3,
+        method=dataclasses.replace(small.method, epochs=1),
+    )
+    monkeypatch.setattr(vae, "vae_recipe", lambda preset, protocol: quick)
+    words = ["reproduce", "vae", "--preset", "small", "--values", "0.5", "--out", str(tmp_path)]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == json.loads((tmp_path / "results.json").read_text())
+    assert [row["name"] for row in told["models"]] == ["Original", "γ = 0.5", "Retrained"]
+    assert (tmp_path / "latent-map.png").stat().st_size > 20_000
+    assert (tmp_path / "latent-map.pdf").read_bytes().startswith(b"%PDF")
+    models = {path: path.stat().st_mtime_ns for path in tmp_path.glob("models/*.safetensors")}
+    assert len(models) == 4
+    assert main(words) == 0
+    assert "| γ = 0.5 |" in (tmp_path / "table.md").read_text()
+    assert "map called 3, %" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("models/*.safetensors")} == models
 
 
 def test_reproduce_toy_writes_the_figure_and_the_numbers(tmp_path, capsys):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gradpivot.data import cache as module
-from gradpivot.data.cache import cached_file, data_folder, locked, read_manifest, state_of
+from gradpivot.data.cache import cached_content, cached_file, data_folder, locked, read_manifest, state_of
 from gradpivot.data.cifar10 import load_cifar10
 from gradpivot.data.getting import check, get
 from gradpivot.errors import GradPivotError
@@ -196,3 +197,11 @@ def test_a_cache_that_cannot_be_written_says_what_to_set(tmp_path, monkeypatch):
         get("cifar10", given=tmp_path)
     with pytest.raises(GradPivotError, match="there is no file or folder"):
         get("cifar10", given=tmp_path / "nothing")
+
+
+def test_content_is_checked_as_it_was_read(filled, monkeypatch):
+    assert cached_content("cifar10") == filled.read_bytes()
+    monkeypatch.setattr(module, "cached_file", lambda name: filled)
+    filled.write_bytes(filled.read_bytes()[:-1] + b"?")
+    with pytest.raises(GradPivotError, match=re.escape(DAMAGED)):
+        cached_content("cifar10")

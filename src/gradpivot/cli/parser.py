@@ -22,6 +22,7 @@ _EXPERIMENTS: dict[str, type[Any]] = {
     "toy": options.ReproduceToyOptions,
     "digits": options.ReproduceDigitsOptions,
     "cifar10-class": options.ReproduceCifar10ClassOptions,
+    "vae": options.ReproduceVaeOptions,
 }
 _STORE: dict[str, type[Any]] = {
     "export": options.StoreExportOptions,

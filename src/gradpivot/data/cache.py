@@ -24,8 +24,8 @@ from gradpivot.data.catalogue import Entry, entry
 from gradpivot.errors import GradPivotError
 
 __all__ = [
-    "Manifest", "State", "cached_file", "data_folder", "digest_of", "locked", "read_manifest", "state_of",
-    "write_manifest",
+    "Manifest", "State", "cached_content", "cached_file", "data_folder", "digest_of", "locked", "read_manifest",
+    "state_of", "write_manifest",
 ]  # fmt: skip
 
 _SCHEMA = "gradpivot.data/1"
@@ -97,6 +97,24 @@ def cached_file(name: str) -> Path:
     if _digest_once(path) != _expected(known, manifest):
         raise _damaged(name)
     return path
+
+
+def cached_content(name: str) -> bytes:
+    """The content of an entry's file, read once and then checked, so that what was checked is what is used.
+
+    For files that can run code when they are loaded: between checking a path and opening it the file may change.
+
+    Args:
+        name: An entry of the catalogue.
+
+    Raises:
+        GradPivotError: if it is missing or damaged, with the command that gets it.
+    """
+    manifest = read_manifest(name)
+    content = cached_file(name).read_bytes()
+    if manifest is None or hashlib.sha256(content).hexdigest() != _expected(entry(name), manifest):
+        raise _damaged(name)
+    return content
 
 
 def state_of(name: str) -> State:

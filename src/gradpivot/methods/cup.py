@@ -102,7 +102,8 @@ class CUP(ForgettingDescent):
         forgetting = objective(self.objective)
         landing = Landing(model, task, split, loop, forgetting)
         asked = landing.start + (1 - landing.start) * asked_degree(self.gamma)
-        course, length = Course(landing.start, asked), StepLength()
+        unit = getattr(task, "loss_unit", 1.0)
+        course, length = Course(landing.start, asked, unit), StepLength(unit=unit)
         longest = LONGEST_MOVE * landing.weights_length / self.lr
         for batch in loop.paired_batches(model, task, split, self):
             _resume(course, length, loop)

@@ -262,7 +262,7 @@ class ForgettingDescent(Descent):
     Attributes:
         objective: The forgetting loss: ``unlikelihood`` −log(1−p_y), which has a floor, ``negative_ce`` −CE, the
             paper's, which has none, ``random_label``, CE to labels drawn anew at each step, ``uniform``, KL to the
-            uniform distribution, or ``npo``, 2 log(1+p_y).
+            uniform distribution, ``npo``, 2 log(1+p_y), or ``hinge``, −CE that stops at the loss of knowing nothing.
         saliency: Share of the weights that may change, the most salient for the forget set (SalUn's mask); None for
             all.
     """

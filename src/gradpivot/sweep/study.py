@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.recipes.problem import Problem
 
-__all__ = ["run_study"]
+__all__ = ["record_key", "run_study"]
 
 Report = Callable[[int, int, str], None]
 """Called with (runs done, runs in all, what runs now)."""
@@ -129,7 +129,7 @@ def run_study(
     )
 
 
-def _record_key(run: str, device: str, retain_scored: int | None) -> str:
+def record_key(run: str, device: str, retain_scored: int | None) -> str:
     """A run and what else its scores depend on: a record of other versions, code or threads is not reused."""
     facts = environment(device)
     packages = [facts["packages"][name] for name in ("torch", "numpy", "scikit-learn")]
@@ -158,7 +158,7 @@ def _recorded(
 ) -> Point:
     """The run's point, from its record or by running it."""
     device = str(next(model.parameters()).device)
-    key = _record_key(run_key(split, method, seed, model, **computed), device, problem.retain_scored)
+    key = record_key(run_key(split, method, seed, model, **computed), device, problem.retain_scored)
     known = records.get(key)
     if known is not None:
         return Point.from_dict(known)

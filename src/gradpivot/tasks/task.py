@@ -31,7 +31,11 @@ class Forgetting(NamedTuple):
 
 
 class Task(Protocol):
-    """How to run a model on a batch of the user's own kind."""
+    """How to run a model on a batch of the user's own kind.
+
+    A task whose losses are not in nats has a ``loss_unit``: the change of a loss that matters as one nat does to a
+    classifier. Steps are checked in that unit.
+    """
 
     def retain_loss(self, model: nn.Module, batch: Any) -> Tensor:
         """L_r on a batch: lower = better kept."""

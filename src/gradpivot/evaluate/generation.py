@@ -1,0 +1,258 @@
+"""How a generator is judged: what a classifier recognises in its images, and how far they are from real ones.
+
+One pass over the images serves all numbers, and memory does not depend on how many there are. The scores are plain
+numbers; torch is imported only to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.frechet import Features, FeatureStatistics, Frechet, frechet_distance
+from gradpivot.evaluate.scores import wilson_interval
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from gradpivot.models.recogniser import Recogniser
+
+__all__ = ["GenerationScores", "Judge", "Reference", "recogniser_features"]
+
+RESCALE = 500.0
+"""M in 1 − min(FID/M, 1): the paper does not give it, so it stands beside every number that depends on it."""
+
+
+class Reference(NamedTuple):
+    """Real images to compare with, by some features: those of the classes that are to be kept."""
+
+    features: Features
+    statistics: FeatureStatistics
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationScores:
+    """What was made of what was asked for.
+
+    Attributes:
+        called: How often images of class *row* were called *column* by the classifier. A generator that is not asked
+            for classes has one row, and ``asked`` is empty.
+        asked: The classes that the rows were asked for.
+        forgotten: The classes that were to be forgotten.
+        classifier_accuracy: The classifier's share of right answers on real test images.
+        frechet: Distances of the images that were not asked for as a forgotten class from real ones of the classes
+            that are to be kept.
+    """
+
+    called: tuple[tuple[int, ...], ...]
+    asked: tuple[int, ...]
+    forgotten: tuple[int, ...]
+    classifier_accuracy: float
+    frechet: tuple[Frechet, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """Images that were judged."""
+        return sum(map(sum, self.called))
+
+    def share_called(self, name: int) -> float:
+        """The share of all images that the classifier calls ``name``."""
+        return sum(row[name] for row in self.called) / self.n
+
+    def recognised(self) -> dict[int, float]:
+        """For each class the share of its images that the classifier recognises as that class."""
+        return {
+            name: row[name] / sum(row) for name, row in zip(self.asked, self.called, strict=True) if sum(row)
+        }
+
+    def interval(self, name: int) -> tuple[float, float]:
+        """A 95 % Wilson interval of :meth:`recognised` of a class; of :meth:`share_called` where none was asked for."""
+        if not self.asked:
+            return wilson_interval(self.share_called(name), self.n)
+        return wilson_interval(self.recognised()[name], sum(self.called[self.asked.index(name)]))
+
+    @property
+    def ua(self) -> float:
+        """1 − the share of images of the forgotten classes that are recognised as such.
+
+        Raises:
+            GradPivotError: if no image of a forgotten class was made.
+        """
+        rows = [
+            (name, row) for name, row in zip(self.asked, self.called, strict=False) if name in self.forgotten
+        ]
+        made = sum(sum(row) for _, row in rows)
+        if made == 0:
+            raise GradPivotError(
+                f"no image of the forgotten classes {list(self.forgotten)} was judged; make some, UA is of these"
+            )
+        return 1 - sum(row[name] for name, row in rows) / made
+
+    def point(self, features: str, rescale: float = RESCALE) -> tuple[float, float]:
+        """(1 − min(FID/M, 1), UA): what Δ and H of generators are taken on (spec: evaluation).
+
+        Args:
+            features: Which distance.
+            rescale: M.
+        """
+        found = next((one for one in self.frechet if one.features == features), None)
+        if found is None:
+            known = ", ".join(one.features for one in self.frechet) or "none"
+            raise GradPivotError(f"there is no Fréchet distance by {features!r}; there are {known}")
+        return 1 - min(found.value / rescale, 1.0), self.ua
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary, fractions throughout."""
+        return {
+            "called": [list(row) for row in self.called],
+            "asked": list(self.asked),
+            "forgotten": list(self.forgotten),
+            "classifier_accuracy": self.classifier_accuracy,
+            "frechet": [one.to_dict() for one in self.frechet],
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> GenerationScores:
+        """Read back what :meth:`to_dict` wrote."""
+        return cls(
+            called=tuple(tuple(row) for row in values["called"]),
+            asked=tuple(values["asked"]),
+            forgotten=tuple(values["forgotten"]),
+            classifier_accuracy=values["classifier_accuracy"],
+            frechet=tuple(Frechet(**one) for one in values["frechet"]),
+        )
+
+
+class Judge:
+    """Judges many generators alike.
+
+    Args:
+        classifier: From images (n, c, h, w) in [0, 1] to logits; put in eval mode.
+        accuracy: Its share of right answers on real test images, which every score is told with.
+        forgotten: The classes that are to be forgotten.
+        references: Real images of the other classes, each by some features.
+    """
+
+    def __init__(
+        self,
+        classifier: nn.Module,
+        accuracy: float,
+        forgotten: Sequence[int],
+        references: Sequence[Reference] = (),
+    ) -> None:
+        self._classifier, self._accuracy = classifier.eval(), accuracy
+        self._forgotten, self._references = tuple(forgotten), tuple(references)
+
+    def conditional(self, batches: Iterable[tuple[Tensor, Tensor]]) -> GenerationScores:
+        """Judge images that were asked for by class.
+
+        Args:
+            batches: (images n×c×h×w in [0, 1], the class each was asked for).
+        """
+        counts: dict[int, np.ndarray] = {}
+
+        def kept() -> Iterable[tuple[Tensor, Tensor]]:
+            import torch
+
+            forgotten = torch.tensor(self._forgotten, dtype=torch.long)
+            for images, asked in batches:
+                asked = asked.cpu().long()
+                labels, classes = self._labels(images)
+                for name in np.unique(asked.numpy()).tolist():
+                    row = counts.setdefault(name, np.zeros(classes, dtype=np.int64))
+                    row += np.bincount(labels[(asked == name).numpy()], minlength=classes)
+                yield images, ~torch.isin(asked, forgotten)
+
+        distances = self._distances(kept())
+        asked = sorted(counts)
+        return self._scores([counts[name] for name in asked], asked, distances)
+
+    def unconditional(self, batches: Iterable[Tensor]) -> GenerationScores:
+        """Judge the images of a generator that is not asked for classes.
+
+        All of them count in the distances: which ones a forgotten class would be is what it no longer knows.
+
+        Args:
+            batches: Images n×c×h×w in [0, 1].
+        """
+        counts: list[np.ndarray] = []
+
+        def all_of_them() -> Iterable[tuple[Tensor, Tensor]]:
+            import torch
+
+            for images in batches:
+                labels, classes = self._labels(images)
+                counts.append(np.bincount(labels, minlength=classes))
+                yield images, torch.ones(len(images), dtype=torch.bool)
+
+        distances = self._distances(all_of_them())
+        if not counts:
+            raise GradPivotError("there are no images to judge; make some")
+        return self._scores([np.sum(counts, axis=0)], [], distances)
+
+    def labels(self, images: Tensor) -> np.ndarray:
+        """What the classifier calls each of some images (n, c, h, w).
+
+        Raises:
+            NonFiniteError: if the images are not finite.
+        """
+        return self._labels(images)[0]
+
+    def _scores(
+        self, counts: Sequence[np.ndarray], asked: Sequence[int], distances: tuple[Frechet, ...]
+    ) -> GenerationScores:
+        return GenerationScores(
+            called=tuple(tuple(row.tolist()) for row in counts),
+            asked=tuple(asked),
+            forgotten=self._forgotten,
+            classifier_accuracy=self._accuracy,
+            frechet=distances,
+        )
+
+    def _distances(self, batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[Frechet, ...]:
+        """Run through (images, which of them count) and compare those with the references."""
+        import torch
+
+        judged = [FeatureStatistics(r.features.name, r.features.dimension) for r in self._references]
+        for images, counted in batches:
+            if not counted.any():
+                continue
+            chosen = images[counted.to(images.device)]
+            for reference, statistics in zip(self._references, judged, strict=True):
+                with torch.no_grad():
+                    features = reference.features.extract(chosen.to(reference.features.device))
+                statistics.add(features.double().cpu().numpy())
+        return tuple(
+            frechet_distance(statistics, reference.statistics)
+            for reference, statistics in zip(self._references, judged, strict=True)
+        )
+
+    def _labels(self, images: Tensor) -> tuple[np.ndarray, int]:
+        import torch
+
+        with torch.no_grad():
+            logits = self._classifier(images)
+        if not bool(logits.isfinite().all()):
+            from gradpivot.errors import NonFiniteError
+
+            raise NonFiniteError(
+                "the images to judge are not finite; the generator's weights hold NaN or infinity"
+            )
+        return logits.argmax(1).cpu().numpy(), logits.shape[1]
+
+
+def recogniser_features(classifier: Recogniser, name: str, device: str = "cpu") -> Features:
+    """What a classifier's last layer sees: in-domain features for quick work, and no substitute for Inception's.
+
+    Distances by them compare with nothing but distances by the very same classifier.
+
+    Args:
+        classifier: Trained on the data that the generator was trained on.
+        name: What the distances are called with, such as ``mnist-recogniser``.
+        device: Where the classifier is.
+    """
+    return Features(f"in-domain {name}", classifier.width, classifier.eval().features, device)
