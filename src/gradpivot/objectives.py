@@ -20,13 +20,15 @@ class Objective:
 
     Attributes:
         name: How methods and the command line refer to it.
-        loss: (logits n×k, targets n) → the mean loss.
+        loss: (logits n×k, targets n) → the mean loss; for noise predictions (both n×c×h×w) likewise.
         lower_bound: Its infimum, or None if it is unbounded below and descent never ends.
+        takes: What outputs it is a function of, ``logits`` or ``noise``.
     """
 
     name: str
     loss: Callable[[Tensor, Tensor], Tensor]
     lower_bound: float | None
+    takes: str = "logits"
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The mean loss of a batch."""
@@ -63,12 +65,29 @@ def _random_label(logits: Tensor, targets: Tensor) -> Tensor:
     return cross_entropy(logits, draw_labels(logits.shape[1], len(targets), logits.device))
 
 
+def _squared_error(predicted: Tensor, target: Tensor) -> Tensor:
+    """MSE to whatever stands for "forgotten": the task gives the target."""
+    from torch.nn.functional import mse_loss
+
+    return mse_loss(predicted, target)
+
+
+def _negative_squared_error(predicted: Tensor, target: Tensor) -> Tensor:
+    """−MSE: the paper's forgetting loss of diffusion. Unbounded below."""
+    return -_squared_error(predicted, target)
+
+
 _OBJECTIVES = {
     o.name: o
     for o in (
         Objective("unlikelihood", _unlikelihood, 0.0),
         Objective("negative_ce", _negative_ce, None),
         Objective("random_label", _random_label, 0.0),
+        # Of diffusion; gradpivot.tasks.diffusion says what each one's target is.
+        Objective("other_class", _squared_error, 0.0, takes="noise"),
+        Objective("no_class", _squared_error, 0.0, takes="noise"),
+        Objective("noise_image", _squared_error, 0.0, takes="noise"),
+        Objective("negative_mse", _negative_squared_error, None, takes="noise"),
     )
 }
 

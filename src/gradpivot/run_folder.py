@@ -70,12 +70,18 @@ def write_training(folder: Path, config: Mapping[str, Any], trained: Trained) ->
     save_weights(
         trained.model,
         folder / "model.safetensors",
-        {**facts, "test_accuracy": trained.test_accuracy, "diverged": trained.diverged},
+        {
+            **facts,
+            "test_accuracy": trained.test_accuracy,
+            "test_loss": trained.test_loss,
+            "diverged": trained.diverged,
+        },
     )
     metrics = {
         "schema": _TRAINING_SCHEMA,
         "label": trained.recipe.label,
         "test_accuracy": trained.test_accuracy,
+        "test_loss": trained.test_loss,
         "epochs": [dataclasses.asdict(epoch) for epoch in trained.epochs],
         "seconds": trained.seconds,
         "evaluation_seconds": trained.evaluation_seconds,

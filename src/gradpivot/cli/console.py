@@ -79,9 +79,13 @@ def say_trained(trained: Trained, model: str, out: Path) -> None:
             f"The last finite weights are in {out}. Lower lr, or set max_norm.",
         )
         return
-    assert trained.test_accuracy is not None
+    scored = (
+        f"Loss {trained.test_loss:.4f} on the test set"
+        if trained.test_accuracy is None
+        else f"{100 * trained.test_accuracy:.2f} % of the test set"
+    )
     say(
-        f"{100 * trained.test_accuracy:.2f} % of the test set after {len(trained.epochs)} epochs; "
+        f"{scored} after {len(trained.epochs)} epochs; "
         f"{duration(trained.seconds)}, {trained.images_per_second:,.0f} samples/s. Everything is in {out}",
         "Make it forget:",
     )

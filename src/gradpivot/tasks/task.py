@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from gradpivot.objectives import Objective
 
-__all__ = ["Predictions", "Task"]
+__all__ = ["Predictions", "Task", "predicts"]
 
 
 class Predictions(NamedTuple):
@@ -39,3 +39,8 @@ class Task(Protocol):
     def target_of(self, sample: Any) -> Any:
         """The label of one sample, for splitting by class."""
         ...
+
+
+def predicts(task: Task) -> bool:
+    """Whether a model of this task predicts labels; a generator's task says ``predicts = False``."""
+    return bool(getattr(task, "predicts", True))
