@@ -6,7 +6,7 @@ Ancestral sampling is Ho et al. (2020, Algorithm 2), DDIM is Song et al., "Denoi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,6 @@ class Sampler:
         if not self.guidance >= 0:
             raise GradPivotError(f"guidance is {self.guidance}; give a number ≥ 0, where 0 means none")
 
-    @torch.no_grad()
     def draw(
         self,
         model: nn.Module,
@@ -76,6 +75,23 @@ class Sampler:
         Raises:
             GradPivotError: if the numbers of labels and seeds differ, or a label is no class.
         """
+        shape = shape or _shape_of(model)
+        parts = [images for images, _ in self.batches(model, task, labels, seeds, shape, progress)]
+        return torch.cat(parts) if parts else torch.empty(0, *shape)
+
+    def batches(
+        self,
+        model: nn.Module,
+        task: Diffusion,
+        labels: Sequence[int] | Tensor,
+        seeds: Sequence[int],
+        shape: tuple[int, int, int] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """The same, ``batch_size`` pictures at a time with their labels: memory does not depend on how many there are.
+
+        Args and errors are those of :meth:`draw`.
+        """
         wanted = torch.as_tensor(labels, dtype=torch.long).reshape(-1)
         if len(wanted) != len(seeds):
             raise GradPivotError(
@@ -86,28 +102,33 @@ class Sampler:
                 f"a label is outside 0 … {task.no_class - 1} (and {task.no_class} for no class)"
             )
         shape = shape or _shape_of(model)
+        starts = range(0, len(wanted), self.batch_size)
+        for number, start in enumerate(starts):
+            part = slice(start, start + self.batch_size)
+            count = _counted(progress, number * self.steps, len(starts) * self.steps)
+            yield self._batch(model, task, wanted[part], seeds[part], shape, count), wanted[part]
+
+    @torch.no_grad()
+    def _batch(
+        self,
+        model: nn.Module,
+        task: Diffusion,
+        labels: Tensor,
+        seeds: Sequence[int],
+        shape: tuple[int, int, int],
+        count: Callable[[int], None],
+    ) -> Tensor:
+        """One batch in eval mode; modes and generators come back before anybody else sees them."""
         modes = [module.training for module in model.modules()]
         model.eval()
-        starts = range(0, len(wanted), self.batch_size)
         try:
             with isolated():
-                parts = [
-                    self._batch(
-                        model,
-                        task,
-                        wanted[start : start + self.batch_size],
-                        seeds[start : start + self.batch_size],
-                        shape,
-                        _counted(progress, number * self.steps, len(starts) * self.steps),
-                    )
-                    for number, start in enumerate(starts)
-                ]
+                return self._reversed(model, task, labels, seeds, shape, count)
         finally:
             for module, training in zip(model.modules(), modes, strict=True):
                 module.training = training
-        return torch.cat(parts) if parts else torch.empty(0, *shape)
 
-    def _batch(
+    def _reversed(
         self,
         model: nn.Module,
         task: Diffusion,

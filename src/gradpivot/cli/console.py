@@ -65,10 +65,12 @@ def say_result(result: Result, out: Path) -> None:
             f"The last finite weights are in {out}. Lower lr, set max_norm, or use objective unlikelihood.",
         )
     else:
-        say(
-            result.method.label,
-            f"{percentages(result.scores.to_dict())}; {result.seconds:.1f} s. Everything is in {out}",
+        scored = (
+            "A generator: judge what it draws"
+            if result.scores is None
+            else percentages(result.scores.to_dict())
         )
+        say(result.method.label, f"{scored}; {result.seconds:.1f} s. Everything is in {out}")
 
 
 def say_trained(trained: Trained, model: str, out: Path) -> None:
