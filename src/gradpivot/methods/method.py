@@ -59,6 +59,8 @@ class Method(ABC):
     """Whether it looks at forget data."""
     uses_all_retain: ClassVar[bool] = False
     """Whether an epoch is a pass over all of the retain set, whatever the settings."""
+    only_for: ClassVar[str | None] = None
+    """The kind of task it is defined for (``diffusion``); None if its losses are any task's, or classification's."""
     paper: ClassVar[Mapping[str, Any]] = {}
     """Fields as printed, or as the literature has them where the paper is silent."""
     paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
