@@ -43,7 +43,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import evaluate
 from gradpivot.geometry.weighting import Weights
 from gradpivot.loop import Loop
-from gradpivot.methods import list_methods, make_method
+from gradpivot.methods import list_methods, make_method, method_class
 from gradpivot.parallel import Replicas
 from gradpivot.run import run_method
 from gradpivot.testing import blobs, trained
@@ -101,7 +101,7 @@ def variants() -> dict[str, Any]:
     """Every method there is, and settings that take another way through the Loop."""
     common = {"epochs": 1, "lr": LR, "batch_size": 7}
     return {
-        **{name: quick(name) for name in list_methods()},
+        **{name: quick(name) for name in list_methods() if method_class(name).only_for is None},
         "cup, one sample a batch": CUP(epochs=1, lr=LR, batch_size=1),
         "cup, adam, more retain data": CUP(
             **common, optimizer="adamw", weight_decay=0.1, retain_batch_size=10

@@ -13,11 +13,13 @@ from torch.utils.data import TensorDataset
 
 from gradpivot import Classification, ForgetSplit, Retrain, unlearn
 from gradpivot.errors import GradPivotError
+from gradpivot.loop import Loop
 from gradpivot.models.pixels import Pixels
+from gradpivot.randomness import isolated
 from gradpivot.recipes.digits import digits
 from gradpivot.recipes.problem import Problem
 from gradpivot.sweep.original import train_original
-from gradpivot.training import Epoch, Trained, everything, train_model
+from gradpivot.training import Epoch, FitToAll, Trained, everything, train_model
 
 SHORT = Retrain.from_dict({**Retrain.short, "epochs": 3, "batch_size": 16, "augment": "crop_flip"})
 
@@ -227,3 +229,46 @@ def test_provenance_says_what_decides_a_number():
         False,
     )
     assert math.isfinite(facts["environment"]["threads"])
+
+
+def averaged_by_hand(decay: float) -> tuple[list[torch.Tensor], nn.Module]:
+    """Every step's weights as a run without an average has them, and their average."""
+    seen: list[list[torch.Tensor]] = []
+
+    def look(model: nn.Module, loop: Any, ends: bool) -> dict[str, float | None]:
+        seen.append([p.detach().clone() for p in model.parameters()])
+        return {}
+
+    fit = FitToAll(replace(SHORT, epochs=1), look)
+    outcome = Loop(seed=0, factory=ConvNet).run(fit, ConvNet(), Classification(), everything(problem()))
+    fresh = Loop(seed=0, factory=ConvNet)
+    start = ConvNet()
+    with isolated(0):
+        fresh.initialise(start)
+    average = [p.detach().clone() for p in start.parameters()]
+    for number, weights in enumerate(seen):
+        d = min(decay, (1 + number) / (10 + number))
+        average = [d * a + (1 - d) * w for a, w in zip(average, weights, strict=True)]
+    return average, outcome.model
+
+
+def test_the_average_of_the_weights_is_its_formula():
+    average, last = averaged_by_hand(0.6)
+    trained = train_model(problem(training=replace(SHORT, epochs=1, ema=0.6)))
+    torch.testing.assert_close([*trained.model.parameters()], average, rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(trained.model.layers[-1].weight, last.layers[-1].weight, rtol=1e-2)
+
+
+@pytest.mark.parametrize("after", [3, 20])
+def test_the_average_is_part_of_the_checkpoint(tmp_path, after):
+    recipe = replace(SHORT, ema=0.9)
+    whole = train_model(problem(), recipe)
+    killed_after(after, tmp_path / "c.pt", recipe=recipe)
+    assert_same(train_model(problem(), recipe, checkpoint=tmp_path / "c.pt").model, whole.model)
+
+
+def test_average_and_iterations_are_checked():
+    with pytest.raises(GradPivotError, match="ema is 1"):
+        Retrain(ema=1)
+    with pytest.raises(GradPivotError, match="training goes by epochs"):
+        Retrain(iterations=5)

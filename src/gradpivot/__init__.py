@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     from gradpivot.methods.pcgrad import PCGrad
     from gradpivot.methods.retrain import Retrain
     from gradpivot.methods.rl import RL
+    from gradpivot.methods.sa import SA
     from gradpivot.methods.salun import SalUn
     from gradpivot.methods.ws import WS
     from gradpivot.run import Result
     from gradpivot.tasks.classification import Classification
+    from gradpivot.tasks.diffusion import Diffusion
 
 __all__ = [
     "BE",
@@ -49,8 +51,10 @@ __all__ = [
     "GA",
     "IU",
     "RL",
+    "SA",
     "WS",
     "Classification",
+    "Diffusion",
     "ForgetSplit",
     "Frontier",
     "GradPivotError",
@@ -79,6 +83,7 @@ _HOMES = {
     "BS": "methods.bs",
     "CUP": "methods.cup",
     "Classification": "tasks.classification",
+    "Diffusion": "tasks.diffusion",
     "DCGD": "methods.dcgd",
     "ForgetSplit": "data.split",
     "Frontier": "frontier.frontier",
@@ -92,6 +97,7 @@ _HOMES = {
     "RL": "methods.rl",
     "Result": "run",
     "Retrain": "methods.retrain",
+    "SA": "methods.sa",
     "SalUn": "methods.salun",
     "Scores": "evaluate.scores",
     "Targeted": "control.controller",

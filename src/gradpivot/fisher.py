@@ -7,7 +7,7 @@ H = δ·I + GᵀG/m. Vectors are flat and in float64; G has the dtype of the wei
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,15 @@ from gradpivot.errors import GradPivotError
 if TYPE_CHECKING:
     from gradpivot.tasks.classification import Classification
 
-__all__ = ["SampleGradients", "flat", "shaped_like", "solve_cg", "solve_woodbury", "subtract_shortcut"]
+__all__ = [
+    "SampleGradients",
+    "diagonal_fisher",
+    "flat",
+    "shaped_like",
+    "solve_cg",
+    "solve_woodbury",
+    "subtract_shortcut",
+]
 
 _BLOCK = 1 << 17
 """How many numbers of G are turned into float64 at a time: 1 MB, which stays in the cache."""
@@ -205,6 +213,32 @@ def subtract_shortcut(samples: SampleGradients, vector: Tensor) -> Tensor:
         s += (with_vector - s * with_first) / (m + t) * c
         c -= t / (m + t) * c
     return vector - s * first
+
+
+def diagonal_fisher(
+    model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], singles: Iterable[Any]
+) -> list[Tensor]:
+    """(1/m) Σ gᵢ² with gᵢ the gradient of one sample's loss: the diagonal of the empirical Fisher matrix.
+
+    Args:
+        model: Its trainable parameters count, in their order.
+        loss: Of a model and a batch.
+        singles: The m samples as batches of one: squares of a batch's mean gradient would be m times too small, and
+            wrong where samples disagree.
+
+    Raises:
+        GradPivotError: without a sample.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    total, count = [torch.zeros_like(p, requires_grad=False) for p in parameters], 0
+    for count, one in enumerate(singles, 1):  # noqa: B007 - read after the loop
+        found = torch.autograd.grad(loss(model, one), parameters, allow_unused=True)
+        for square, gradient in zip(total, found, strict=True):
+            if gradient is not None:
+                square.addcmul_(gradient, gradient)
+    if count == 0:
+        raise GradPivotError("the Fisher information needs at least one sample")
+    return [square / count for square in total]
 
 
 def flat(tensors: Any) -> Tensor:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.loop import Loop
     from gradpivot.objectives import Objective
-    from gradpivot.tasks.task import Task
+    from gradpivot.tasks.task import GradualTask
 
 __all__ = ["Landing"]
 
@@ -51,7 +51,7 @@ class Landing:
     """
 
     def __init__(
-        self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, objective: Objective
+        self, model: nn.Module, task: GradualTask, split: ForgetSplit, loop: Loop, objective: Objective
     ) -> None:
         self._model, self._task, self._loop, self._objective = model, task, loop, objective
         self._data = split.train

@@ -208,20 +208,20 @@ class Loop:
         """Every forget sample once an epoch, each batch beside a fresh slice of the retain set."""
         size = recipe.batch_size or default_batch_size(len(split.forget_indices))
         per_epoch = batch_count(len(split.forget_indices), size)
-        total = per_epoch * recipe.epochs
+        total, epochs = _length(recipe, per_epoch)
         loader = Loader(split.train, _device_of(model), self.seed, self.workers)
         self._mask_if_asked(model, task, split, recipe, loader, size)
         smallest = smallest_batch(len(split.forget_indices), size)
         if recipe.retain_batch_size is not None:
             smallest = min(smallest, recipe.retain_batch_size, len(split.retain_indices))
         self._begin(model, recipe, total, smallest)
-        for epoch in range(self._step // per_epoch, recipe.epochs):
-            skip = self._step - epoch * per_epoch
+        for epoch in range(self._step // per_epoch, epochs):
+            skip, end = self._step - epoch * per_epoch, total - epoch * per_epoch
             forget, retain = paired_order(
                 split.forget_indices, split.retain_indices, size, self.seed, epoch, recipe.retain_batch_size
             )
-            forget_parts, forget = self._divided(forget[skip:])
-            retain_parts, retain = self._divided(retain[skip:])
+            forget_parts, forget = self._divided(forget[skip:end])
+            retain_parts, retain = self._divided(retain[skip:end])
             sides = (loader.batches(side, epoch, recipe.augment) for side in (forget, retain))
             parts = zip(forget_parts, retain_parts, strict=True)
             for self._parts, indices, f, r in zip(parts, forget, *sides, strict=True):
@@ -238,7 +238,7 @@ class Loop:
         retain_size = recipe.retain_batch_size or size
         forgetting = batch_count(len(split.forget_indices), size)
         per_epoch = forgetting + batch_count(len(split.retain_indices), retain_size)
-        total = per_epoch * recipe.epochs
+        total, epochs = _length(recipe, per_epoch)
         loader = Loader(split.train, _device_of(model), self.seed, self.workers)
         self._mask_if_asked(model, task, split, recipe, loader, size)
         smallest = min(
@@ -246,10 +246,11 @@ class Loop:
             smallest_batch(len(split.retain_indices), retain_size),
         )
         self._begin(model, recipe, total, smallest)
-        for epoch in range(self._step // per_epoch, recipe.epochs):
+        for epoch in range(self._step // per_epoch, epochs):
             order = cut(shuffled(split.forget_indices, self.seed, "forget", epoch), size)
             order += cut(shuffled(split.retain_indices, self.seed, "retain", epoch), retain_size)
-            parts, order = self._divided(order[self._step - epoch * per_epoch :])
+            skip, end = self._step - epoch * per_epoch, total - epoch * per_epoch
+            parts, order = self._divided(order[skip:end])
             for part, data in zip(parts, loader.batches(order, epoch, recipe.augment), strict=True):
                 self._parts = part, part
                 reseed(derive(self.seed, "step", self._step))
@@ -264,18 +265,20 @@ class Loop:
         """Plain shuffled batches of some samples of ``dataset``, for training."""
         size = recipe.batch_size or 64
         per_epoch = batch_count(len(indices), size)
-        total = per_epoch * recipe.epochs
+        total, epochs = _length(recipe, per_epoch)
         loader = Loader(dataset, _device_of(model), self.seed, self.workers)
         self._begin(model, recipe, total, smallest_batch(len(indices), size))
-        for epoch in range(self._step // per_epoch, recipe.epochs):
+        for epoch in range(self._step // per_epoch, epochs):
             order = cut(shuffled(indices, self.seed, "train", epoch), size)
-            parts, order = self._divided(order[self._step - epoch * per_epoch :])
+            skip, end = self._step - epoch * per_epoch, total - epoch * per_epoch
+            parts, order = self._divided(order[skip:end])
             for part, data in zip(parts, loader.batches(order, epoch, recipe.augment), strict=True):
                 self._parts = part, part
                 reseed(derive(self.seed, "step", self._step))
                 ends = self._step + 1 == (epoch + 1) * per_epoch
                 yield Batch(data, self._step / max(total - 1, 1), ends_epoch=ends)
                 self._advance(total, model)
+        self._running.take_average()
         self._recalibrate_if_asked(model, task, indices, recipe, loader, size)
 
     def restrict(self, model: nn.Module, mask: Sequence[Tensor | None]) -> None:
@@ -481,10 +484,13 @@ class Loop:
     def _loss_again(self, name: str, loss: Callable[[], Tensor], part: Part) -> float:
         if part.share == 0:
             return 0.0
-        if self.replicas.size == 1:
+        if self.replicas.size > 1:
+            with self._drawing(name, part):
+                return part.share * self._passes.loss(loss)
+        if name == "forget":
             return self._passes.loss(loss)
-        with self._drawing(name, part):
-            return part.share * self._passes.loss(loss)
+        with drawing_for(*part, self._draws_seed(name)):
+            return self._passes.loss(loss)
 
     def take_back(self) -> None:
         """Undo the step just made; it stays in the history, with what it did."""
@@ -613,8 +619,21 @@ class Loop:
         if loss is None:
             return None
         if self.replicas.size == 1:
-            return partial(_loss_and_gradient, loss, parameters, self._passes)
+            return partial(self._whole_of, name, loss, part, parameters)
         return partial(self._share_of, name, loss, part, parameters)
+
+    def _whole_of(
+        self, name: str, loss: Callable[[], Tensor], part: Part, parameters: Sequence[Tensor]
+    ) -> tuple[Gradient, float | None]:
+        """What L_r draws for its samples must not depend on what L_f drew before it: in other processes it has not."""
+        if name == "forget":
+            return _loss_and_gradient(loss, parameters, self._passes)
+        with drawing_for(*part, self._draws_seed(name)):
+            return _loss_and_gradient(loss, parameters, self._passes)
+
+    def _draws_seed(self, name: str) -> int:
+        step = (self.seed, "step", self._step) if name == "forget" else (self.seed, "step", self._step, name)
+        return derive(*step)
 
     def _share_of(
         self, name: str, loss: Callable[[], Tensor], part: Part, parameters: Sequence[Tensor]
@@ -629,9 +648,8 @@ class Loop:
     @contextmanager
     def _drawing(self, name: str, part: Part) -> Iterator[None]:
         """The random numbers of one side's pass in one of several processes."""
-        step = (self.seed, "step", self._step) if name == "forget" else (self.seed, "step", self._step, name)
         own = derive(self.seed, "step", self._step, name, "process", self.replicas.rank)
-        with isolated(own), drawing_for(*part, derive(*step)):
+        with isolated(own), drawing_for(*part, self._draws_seed(name)):
             yield
 
     def _state(self) -> dict[str, Any]:
@@ -716,6 +734,12 @@ def _progress_along(
         "delta_forget": forget if gradients.forget_loss is not None else None,
         "delta_retain": retain if gradients.retain_loss is not None else None,
     }
+
+
+def _length(recipe: Recipe, per_epoch: int) -> tuple[int, int]:
+    """How many steps a run has, and how many passes it begins."""
+    total = getattr(recipe, "iterations", None) or per_epoch * recipe.epochs
+    return total, -(-total // per_epoch)
 
 
 def _device_of(model: nn.Module) -> torch.device:

@@ -28,6 +28,9 @@ class Descending:
         self._weights_before = [p.detach().clone() for p in self.parameters]
         self.buffers = list(model.buffers())
         self._buffers_before = [b.detach().clone() for b in self.buffers]
+        # Only training has it, so only its recipe.
+        self._ema: float = getattr(recipe, "ema", 0.0)
+        self._average = [p.detach().clone() for p in self.parameters] if self._ema else []
 
     @torch.no_grad()
     def step(
@@ -54,10 +57,23 @@ class Descending:
         self._optimizer.step()
         if mask is not None:
             self._put_back_outside(mask)
+        if self._ema:
+            self._follow(number)
         # A float32 norm may overflow where no weight has; only the exact one decides.
         if not measured and bool(torch.stack(_norms(self.parameters)).isfinite().all()):
             return 0.0, 0.0, 0.0
         return change_along(self._weights_before, self.parameters, kept, combined)
+
+    def _follow(self, number: int) -> None:
+        """Move the average after the weights; at first faster, so that it forgets where they began."""
+        decay = min(self._ema, (1 + number) / (10 + number))
+        torch._foreach_lerp_(self._average, [p.detach() for p in self.parameters], 1 - decay)
+
+    @torch.no_grad()
+    def take_average(self) -> None:
+        """Give the model the average of its weights over the run, if the recipe asks for one."""
+        if self._ema:
+            torch._foreach_copy_([p.detach() for p in self.parameters], self._average)
 
     def _put_back_outside(self, mask: Sequence[Tensor | None]) -> None:
         """Undo what momentum and weight decay did to weights that may not change."""
@@ -96,6 +112,7 @@ class Descending:
             "optimizer": self._optimizer.state_dict(),
             "weights_before": self._weights_before,
             "buffers_before": self._buffers_before,
+            "average": self._average,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -104,6 +121,8 @@ class Descending:
         self._optimizer.load_state_dict(state["optimizer"])
         torch._foreach_copy_(self._weights_before, state["weights_before"])
         for mine, saved in zip(self._buffers_before, state["buffers_before"], strict=True):
+            mine.copy_(saved)
+        for mine, saved in zip(self._average, state["average"], strict=True):
             mine.copy_(saved)
 
 

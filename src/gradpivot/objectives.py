@@ -21,16 +21,18 @@ class Objective:
 
     Attributes:
         name: How methods and the command line refer to it.
-        loss: (logits n×k, targets n) → the mean loss.
+        loss: (logits n×k, targets n) → the mean loss; for noise predictions (both n×c×h×w) likewise.
         lower_bound: Its infimum, or None if it is unbounded below and descent never ends.
         of_losses: The same for a task without labels to predict: (n losses, the loss of knowing nothing) → the mean;
             None if it is defined by labels.
+        takes: What outputs it is a function of, ``logits`` or ``noise``.
     """
 
     name: str
     loss: Callable[[Tensor, Tensor], Tensor]
     lower_bound: float | None
     of_losses: Callable[[Tensor, float], Tensor] | None = None
+    takes: str = "logits"
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The mean loss of a batch."""
@@ -125,6 +127,18 @@ def _random_label(logits: Tensor, targets: Tensor) -> Tensor:
     return cross_entropy(logits, draw_labels(logits.shape[1], len(targets), logits.device))
 
 
+def _squared_error(predicted: Tensor, target: Tensor) -> Tensor:
+    """MSE to whatever stands for "forgotten": the task gives the target."""
+    from torch.nn.functional import mse_loss
+
+    return mse_loss(predicted, target)
+
+
+def _negative_squared_error(predicted: Tensor, target: Tensor) -> Tensor:
+    """−MSE: the paper's forgetting loss of diffusion. Unbounded below."""
+    return -_squared_error(predicted, target)
+
+
 _OBJECTIVES = {
     o.name: o
     for o in (
@@ -134,6 +148,11 @@ _OBJECTIVES = {
         Objective("uniform", _uniform, 0.0),
         Objective("npo", _npo, 0.0),
         Objective("hinge", _hinge, 0.0, _hinge_of_losses),
+        # Of diffusion; gradpivot.tasks.diffusion says what each one's target is.
+        Objective("other_class", _squared_error, 0.0, takes="noise"),
+        Objective("no_class", _squared_error, 0.0, takes="noise"),
+        Objective("noise_image", _squared_error, 0.0, takes="noise"),
+        Objective("negative_mse", _negative_squared_error, None, takes="noise"),
     )
 }
 

@@ -17,7 +17,10 @@ import torch
 
 from gradpivot.errors import GradPivotError
 
-__all__ = ["derive", "draw_labels", "drawing_for", "isolated", "reseed", "rewinder"]
+__all__ = ["derive", "draw_labels", "draw_rows", "drawing_for", "isolated", "reseed", "rewinder"]
+
+Rows = Callable[[int, torch.Generator | None], torch.Tensor]
+"""Draws one row for each of n samples from a generator; from torch's own if None."""
 
 
 def derive(seed: int, *position: int | str) -> int:
@@ -91,16 +94,15 @@ class _Draws:
     def bring_back(self, states: dict[torch.device, torch.Tensor]) -> None:
         self._generators = {d: torch.Generator(d).set_state(state) for d, state in states.items()}
 
-    def labels(self, classes: int, count: int, device: torch.device) -> torch.Tensor:
+    def rows(self, draw: Rows, count: int, device: torch.device) -> torch.Tensor:
         if count != self._stop - self._start:
             raise GradPivotError(
-                f"random labels for {count} samples are asked for, and this process has {self._stop - self._start} of "
+                f"random numbers for {count} samples are asked for, and this process has {self._stop - self._start} of "
                 f"the batch's {self._total}; run this loss in one process"
             )
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
-        drawn = torch.randint(classes, (self._total,), generator=self._generators[device], device=device)
-        return drawn[self._start : self._stop]
+        return draw(self._total, self._generators[device])[self._start : self._stop]
 
 
 _draws: ContextVar[_Draws | None] = ContextVar("draws", default=None)
@@ -108,7 +110,7 @@ _draws: ContextVar[_Draws | None] = ContextVar("draws", default=None)
 
 @contextmanager
 def drawing_for(start: int, stop: int, total: int, seed: int) -> Iterator[None]:
-    """In the block labels are drawn for all ``total`` samples of a batch under ``seed``, and those of a part taken.
+    """In the block rows are drawn for all ``total`` samples of a batch under ``seed``, and those of a part taken.
 
     So several processes together draw what one would.
     """
@@ -120,8 +122,19 @@ def drawing_for(start: int, stop: int, total: int, seed: int) -> Iterator[None]:
 
 
 def draw_labels(classes: int, count: int, device: torch.device) -> torch.Tensor:
-    """``count`` labels, uniform over the classes: from torch's generator, or see :func:`drawing_for`."""
+    """``count`` labels, uniform over the classes: see :func:`draw_rows`."""
+    return draw_rows(
+        lambda n, generator: torch.randint(classes, (n,), generator=generator, device=device), count, device
+    )
+
+
+def draw_rows(draw: Rows, count: int, device: torch.device) -> torch.Tensor:
+    """A random row for each of ``count`` samples: from torch's generator, or see :func:`drawing_for`.
+
+    Args:
+        draw: Gives n rows from a generator on ``device``.
+        count: Samples.
+        device: Where the rows are drawn.
+    """
     draws = _draws.get()
-    if draws is None:
-        return torch.randint(classes, (count,), device=device)
-    return draws.labels(classes, count, device)
+    return draw(count, None) if draws is None else draws.rows(draw, count, device)

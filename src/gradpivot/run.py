@@ -23,6 +23,7 @@ from gradpivot.parallel import Replicas
 from gradpivot.provenance import environment
 from gradpivot.sharding import is_sharded
 from gradpivot.tasks.classification import Classification
+from gradpivot.tasks.task import predicts
 from gradpivot.weights import weights_digest
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Result:
 
     Attributes:
         model: The new model; the last finite weights if the run diverged.
-        scores: RA, UA, TA, MIA as fractions; zeros if the run diverged.
+        scores: RA, UA, TA, MIA as fractions; zeros if the run diverged. None for a generator, which predicts no label
+            and is judged by what it makes.
         method: What was run.
         history: Telemetry, one list per column, one entry per step.
         seconds: Wall-clock of unlearning, preparation included, evaluation not.
@@ -48,7 +50,7 @@ class Result:
     """
 
     model: nn.Module
-    scores: Scores
+    scores: Scores | None
     method: Method
     history: dict[str, list[Any]]
     seconds: float
@@ -57,7 +59,15 @@ class Result:
     provenance: dict[str, Any]
 
     def point(self) -> Point:
-        """The run as a point of a frontier."""
+        """The run as a point of a frontier.
+
+        Raises:
+            GradPivotError: for a generator's.
+        """
+        if self.scores is None:
+            raise GradPivotError(
+                "a generator has no RA, UA, TA and MIA, so it is no point of their frontier; judge its samples"
+            )
         settings = self.method.to_dict()
         knob = settings.get(self.method.knob) if self.method.knob else None
         return Point(
@@ -127,13 +137,20 @@ def run_method(
     outcome = loop.run(method, model, task, split, key=key)
     unlearned = time.perf_counter()
     try:
-        scores = (
-            Scores.of_diverged()
-            if outcome.diverged
-            else evaluate(
-                outcome.model, split, task, workers=workers, retain_scored=retain_scored, replicas=replicas
+        scores = None
+        if predicts(task):
+            scores = (
+                Scores.of_diverged()
+                if outcome.diverged
+                else evaluate(
+                    outcome.model,
+                    split,
+                    task,
+                    workers=workers,
+                    retain_scored=retain_scored,
+                    replicas=replicas,
+                )
             )
-        )
     except NonFiniteError:
         # The last step went too far, and no loss was taken after it: the scores are the first to see.
         loop.undo_last_step()
@@ -153,7 +170,7 @@ def run_method(
 
 def _result(
     outcome: Outcome,
-    scores: Scores,
+    scores: Scores | None,
     evaluation_seconds: float,
     method: Method,
     split: ForgetSplit,

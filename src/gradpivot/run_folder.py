@@ -52,7 +52,7 @@ def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, resul
     metrics = {
         "schema": _SCHEMA,
         "label": result.method.label,
-        "scores": result.scores.to_dict(),
+        "scores": None if result.scores is None else result.scores.to_dict(),
         "seconds": result.seconds,
         "diverged": result.diverged,
         "provenance": result.provenance,
@@ -70,12 +70,18 @@ def write_training(folder: Path, config: Mapping[str, Any], trained: Trained) ->
     save_weights(
         trained.model,
         folder / "model.safetensors",
-        {**facts, "test_accuracy": trained.test_accuracy, "diverged": trained.diverged},
+        {
+            **facts,
+            "test_accuracy": trained.test_accuracy,
+            "test_loss": trained.test_loss,
+            "diverged": trained.diverged,
+        },
     )
     metrics = {
         "schema": _TRAINING_SCHEMA,
         "label": trained.recipe.label,
         "test_accuracy": trained.test_accuracy,
+        "test_loss": trained.test_loss,
         "epochs": [dataclasses.asdict(epoch) for epoch in trained.epochs],
         "seconds": trained.seconds,
         "evaluation_seconds": trained.evaluation_seconds,
@@ -114,6 +120,10 @@ def read_scores(folder: Path) -> dict[str, Any]:
         if metrics["schema"] == _TRAINING_SCHEMA:
             raise GradPivotError(
                 f"{folder} is a training's; repeat it with gradpivot train --config {folder}/config.yaml --out another"
+            )
+        if metrics["scores"] is None:
+            raise GradPivotError(
+                f"{folder} is a generator's run, which has no RA, UA, TA and MIA; judge its samples"
             )
         scores: dict[str, Any] = metrics["scores"]
     except FileNotFoundError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,16 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import nn
 
-from gradpivot.data.order import batch_count
+from gradpivot.data.loader import Loader
+from gradpivot.data.order import batch_count, cut
 from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate.evaluation import predictions
+from gradpivot.evaluate.evaluation import predictions, scored_part
 from gradpivot.loop import Loop, Outcome, Progress
 from gradpivot.precision import evaluating
 from gradpivot.provenance import environment
+from gradpivot.randomness import derive, isolated
 from gradpivot.tasks.classification import Classification
+from gradpivot.tasks.task import predicts
 from gradpivot.weights import constants
 
 if TYPE_CHECKING:
@@ -33,7 +38,10 @@ if TYPE_CHECKING:
     from gradpivot.recipes.problem import Problem
     from gradpivot.tasks.task import Task
 
-__all__ = ["Epoch", "FitToAll", "Trained", "accuracy_on_test", "everything", "train_model"]
+__all__ = ["Epoch", "FitToAll", "Trained", "accuracy_on_test", "everything", "loss_on_test", "train_model"]
+
+_TEST_SCORED = 1024
+"""Test samples on which a generator's loss is taken: enough to see that it learns, and soon done."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,8 @@ class Trained:
         model: In eval mode; the last finite weights if training diverged.
         recipe: What was followed.
         epochs: Loss and accuracy of each.
-        test_accuracy: Of ``model``; None if training diverged.
+        test_accuracy: Of ``model``; None if training diverged, and for a generator.
+        test_loss: Of a generator's ``model``; None if training diverged, and where there is an accuracy.
         seconds: Wall-clock of training, that of interrupted parts included, evaluation not.
         evaluation_seconds: Wall-clock of scoring the test set.
         images_per_second: Training samples over ``seconds``.
@@ -71,6 +80,7 @@ class Trained:
     recipe: Retrain
     epochs: tuple[Epoch, ...]
     test_accuracy: float | None
+    test_loss: float | None
     seconds: float
     evaluation_seconds: float
     images_per_second: float
@@ -178,15 +188,17 @@ def train_model(
         compile=compile,
     )
     outcome = loop.run(FitToAll(recipe, watching), model, task, split, key=_key(facts, model))
-    outcome, accuracy, last_seconds = _scored(outcome, loop, split, task, workers)
+    outcome, score, last_seconds = _scored(outcome, loop, split, task, workers)
+    accuracy, loss = (score, None) if predicts(task) else (None, score)
     evaluation_seconds = sum(outcome.history.get("evaluation_seconds", ())) + last_seconds
     seconds = outcome.seconds + last_seconds - evaluation_seconds
     steps = len(outcome.history.get("step", ()))
     return Trained(
         model=outcome.model.eval(),
         recipe=recipe,
-        epochs=watching.finished(outcome.history, accuracy),
+        epochs=watching.finished(outcome.history, accuracy, outcome.diverged is not None),
         test_accuracy=accuracy,
+        test_loss=loss,
         seconds=seconds,
         evaluation_seconds=evaluation_seconds,
         images_per_second=steps / watching.per_epoch * len(split.train) / seconds,
@@ -198,17 +210,21 @@ def train_model(
 def _scored(
     outcome: Outcome, loop: Loop, split: ForgetSplit, task: Task, workers: int
 ) -> tuple[Outcome, float | None, float]:
-    """What came out, its accuracy and the seconds that took; a last step that went too far is taken back."""
+    """What came out, its accuracy (a generator's loss) and the seconds that took.
+
+    A last step that went too far is taken back.
+    """
     started = time.perf_counter()
     if outcome.diverged:
         return outcome, None, 0.0
     try:
-        accuracy = accuracy_on_test(outcome.model, split, task, workers)
+        look = accuracy_on_test if predicts(task) else loss_on_test
+        score = look(outcome.model, split, task, workers)
     except NonFiniteError as error:
         loop.undo_last_step()
         last = len(outcome.history["step"]) - 1
         return replace(outcome, diverged={"step": last, "reason": str(error)}), None, 0.0
-    return outcome, accuracy, time.perf_counter() - started
+    return outcome, score, time.perf_counter() - started
 
 
 def accuracy_on_test(model: nn.Module, split: ForgetSplit, task: Task, workers: int = 0) -> float:
@@ -216,6 +232,23 @@ def accuracy_on_test(model: nn.Module, split: ForgetSplit, task: Task, workers: 
     with evaluating(model):
         everything = np.arange(len(split.test))
         return float(predictions(model, split.test, everything, task, workers=workers).correct.mean())
+
+
+@torch.no_grad()
+def loss_on_test(model: nn.Module, split: ForgetSplit, task: Task, workers: int = 0) -> float:
+    """The mean loss on a fixed part of the test set in eval mode, with the same random numbers for every model.
+
+    Raises:
+        NonFiniteError: if it is NaN or infinite.
+    """
+    order = cut(scored_part(np.arange(len(split.test)), _TEST_SCORED), 64)
+    loader = Loader(split.test, next(model.parameters()).device, seed=0, workers=workers)
+    with evaluating(model), isolated(derive(0, "test loss")):
+        losses = [float(task.retain_loss(model, batch)) for batch in loader.batches(order, epoch=-1)]
+    mean = float(np.average(losses, weights=[len(batch) for batch in order]))
+    if not math.isfinite(mean):
+        raise NonFiniteError(f"the loss on the test set is {mean}")
+    return mean
 
 
 class _Watching:
@@ -231,7 +264,8 @@ class _Watching:
         tell: Callable[[Epoch], None] | None,
     ) -> None:
         self.per_epoch = batch_count(len(split.train), recipe.batch_size or 64)
-        self._last, self._every, self._tell = recipe.epochs, every, tell
+        self._last, self._tell = recipe.epochs, tell
+        self._every = every if predicts(task) else 0
         self._split, self._task, self._workers = split, task, workers
 
     def __call__(self, model: nn.Module, loop: Loop, ends_epoch: bool) -> dict[str, float | None]:
@@ -252,7 +286,9 @@ class _Watching:
         self._told(Epoch(number, statistics.fmean(losses[-self.per_epoch :]), columns["test_accuracy"]))
         return columns
 
-    def finished(self, history: Mapping[str, Sequence[Any]], accuracy: float | None) -> tuple[Epoch, ...]:
+    def finished(
+        self, history: Mapping[str, Sequence[Any]], accuracy: float | None, diverged: bool
+    ) -> tuple[Epoch, ...]:
         """Every whole epoch of a run that has ended; the last one has the model's final accuracy."""
         losses, accuracies = (history.get(name, ()) for name in ("retain_loss", "test_accuracy"))
         ends = range(self.per_epoch, len(losses) + 1, self.per_epoch)
@@ -260,7 +296,7 @@ class _Watching:
             Epoch(number, statistics.fmean(losses[end - self.per_epoch : end]), accuracies[end - 1])
             for number, end in enumerate(ends, 1)
         ]
-        if len(epochs) == self._last and accuracy is not None:
+        if len(epochs) == self._last and not diverged:
             epochs[-1] = replace(epochs[-1], test_accuracy=accuracy)
             self._told(epochs[-1])
         return tuple(epochs)

@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from gradpivot.errors import GradPivotError
+from gradpivot.randomness import isolated
 from gradpivot.recipes.problem import find_problem, list_problems
 from gradpivot.recipes.recipe import list_recipes, load_recipe
 
 FETCHED = [name for name in list_problems() if name not in ("digits", "toy")]
+GENERATORS = [name for name in FETCHED if name.endswith("-ddpm")]
 
 
 @pytest.mark.parametrize("name", list_recipes())
@@ -17,7 +19,17 @@ def test_every_recipe_has_its_problem(name):
     assert load_recipe(name).problem in list_problems()
 
 
-@pytest.mark.parametrize("name", FETCHED)
+@pytest.mark.parametrize("name", GENERATORS)
+def test_a_generator_takes_the_stored_bytes(name):
+    problem = find_problem(name)
+    model = problem.model().eval()
+    size, channels = model.config.sample_size, model.config.in_channels
+    batch = torch.randint(0, 256, (1, channels, size, size), dtype=torch.uint8), torch.tensor([9])
+    with isolated(0), torch.no_grad():
+        assert 0 < float(problem.task.retain_loss(model, batch)) < 10
+
+
+@pytest.mark.parametrize("name", sorted(set(FETCHED) - set(GENERATORS)))
 def test_a_model_takes_the_stored_bytes(name):
     problem = find_problem(name)
     images = problem.images

@@ -67,10 +67,12 @@ def say_result(result: Result, out: Path) -> None:
             f"The last finite weights are in {out}. Lower lr, set max_norm, or use objective unlikelihood.",
         )
     else:
-        say(
-            result.method.label,
-            f"{percentages(result.scores.to_dict())}; {result.seconds:.1f} s. Everything is in {out}",
+        scored = (
+            "A generator: judge what it draws"
+            if result.scores is None
+            else percentages(result.scores.to_dict())
         )
+        say(result.method.label, f"{scored}; {result.seconds:.1f} s. Everything is in {out}")
 
 
 def say_target(result: Targeted, *, beside_json: bool) -> None:
@@ -89,9 +91,13 @@ def say_trained(trained: Trained, model: str, out: Path) -> None:
             f"The last finite weights are in {out}. Lower lr, or set max_norm.",
         )
         return
-    assert trained.test_accuracy is not None
+    scored = (
+        f"Loss {trained.test_loss:.4f} on the test set"
+        if trained.test_accuracy is None
+        else f"{100 * trained.test_accuracy:.2f} % of the test set"
+    )
     say(
-        f"{100 * trained.test_accuracy:.2f} % of the test set after {len(trained.epochs)} epochs; "
+        f"{scored} after {len(trained.epochs)} epochs; "
         f"{duration(trained.seconds)}, {trained.images_per_second:,.0f} samples/s. Everything is in {out}",
         "Make it forget:",
     )

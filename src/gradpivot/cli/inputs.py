@@ -99,13 +99,15 @@ def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
     from gradpivot.data.loader import Loader
     from gradpivot.randomness import isolated
     from gradpivot.tasks.classification import Classification
+    from gradpivot.tasks.task import predicts
 
     two = np.arange(min(2, len(split.train)))
     with isolated(0), torch.no_grad():
         model = problem.model().eval()
         batch = next(Loader(split.train, torch.device("cpu"), seed=0).batches([two], epoch=0))
         try:
-            (problem.task or Classification()).predict(model, batch)
+            task = problem.task or Classification()
+            (task.predict if predicts(task) else task.retain_loss)(model, batch)
         except GradPivotError:
             raise
         except Exception as error:

@@ -194,7 +194,10 @@ class _Line:
         first = copy.deepcopy(run.model)
         # The run's own modes and flags, the original's weights and buffers.
         first.load_state_dict(start.state_dict())
-        self._points = {0.0: (first, original, 0.0), 1.0: (run.model, run.scores, run.evaluation_seconds)}
+        self._points = {
+            0.0: (first, original, 0.0),
+            1.0: (run.model, run.point().scores, run.evaluation_seconds),
+        }
 
     @property
     def count(self) -> int:

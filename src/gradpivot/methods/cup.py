@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry.pivot import check_gamma, pivot_weights, steered_weights
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gradpivot.data.split import ForgetSplit
     from gradpivot.loop import Loop
-    from gradpivot.tasks.task import Task
+    from gradpivot.tasks.task import GradualTask, Task
 
 __all__ = ["CUP"]
 
@@ -69,7 +69,7 @@ class CUP(ForgettingDescent):
         if self.dial == "angle":
             self._by_angle(model, task, split, loop)
         else:
-            self._to_degree(model, task, split, loop)
+            self._to_degree(model, _gradual(task), split, loop)
 
     def gamma_at(self, progress: float) -> float:
         """γ when a fraction ``progress`` of the steps is done."""
@@ -88,17 +88,12 @@ class CUP(ForgettingDescent):
             weights = pivot_weights(*gradients.gram, self.gamma_at(batch.progress))
             loop.step(gradients, weights)
 
-    def _to_degree(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+    def _to_degree(self, model: nn.Module, task: GradualTask, split: ForgetSplit, loop: Loop) -> None:
         """Turn by feedback, look whether the step did what it should, and land on what was asked for."""
         from gradpivot.backward import limited
         from gradpivot.landing import Landing
         from gradpivot.loop import finite
 
-        if not hasattr(task, "forgetting"):
-            raise GradPivotError(
-                f"{type(task).__name__} has no 'forgetting', which tells how much of a batch is forgotten; add it (see "
-                f"gradpivot.tasks.task), or use dial='angle'"
-            )
         forgetting = objective(self.objective)
         landing = Landing(model, task, split, loop, forgetting)
         asked = landing.start + (1 - landing.start) * asked_degree(self.gamma)
@@ -137,10 +132,19 @@ class CUP(ForgettingDescent):
         loop.record(landed=landing.at(asked))
 
 
+def _gradual(task: Task) -> GradualTask:
+    if not hasattr(task, "forgetting"):
+        raise GradPivotError(
+            f"{type(task).__name__} has no 'forgetting', which tells how much of a batch is forgotten; add it (see "
+            f"gradpivot.tasks.task), or use dial='angle'"
+        )
+    return cast("GradualTask", task)
+
+
 class _Watched:
     """A forget loss that also sees how much of its batch is forgotten, in the same forward pass."""
 
-    def __init__(self, task: Task, model: nn.Module, batch: Any, forgetting: Objective) -> None:
+    def __init__(self, task: GradualTask, model: nn.Module, batch: Any, forgetting: Objective) -> None:
         self._run = partial(task.forgetting, model, batch, forgetting)
         self.degree = 0.0
 

@@ -59,6 +59,8 @@ class Method(ABC):
     """Whether it looks at forget data."""
     uses_all_retain: ClassVar[bool] = False
     """Whether an epoch is a pass over all of the retain set, whatever the settings."""
+    only_for: ClassVar[str | None] = None
+    """The kind of task it is defined for (``diffusion``); None if its losses are any task's, or classification's."""
     paper: ClassVar[Mapping[str, Any]] = {}
     """Fields as printed, or as the literature has them where the paper is silent."""
     paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
@@ -208,6 +210,7 @@ class Descent(Method):
     Attributes:
         lr: Learning rate λ.
         epochs: Passes over the forget set (over the retain set for Retrain and ℓ1-sparse).
+        iterations: Steps in all, in the place of ``epochs``: the last pass may end early. None for whole passes.
         batch_size: Samples a batch; None takes a power of two that gives about 16 steps an epoch.
         retain_batch_size: Retain samples beside each forget batch; None takes as many as the forget batch has.
         augment: Random changes of images: ``crop`` (shifts by up to 4 pixels), ``crop_flip`` or ``none``; None takes
@@ -224,6 +227,7 @@ class Descent(Method):
 
     lr: float = 1e-3
     epochs: int = 5
+    iterations: int | None = None
     batch_size: int | None = None
     retain_batch_size: int | None = None
     augment: Literal["none", "crop", "crop_flip"] | None = None
@@ -247,7 +251,7 @@ class Descent(Method):
         self._check("lr", above=0)
         self._check("momentum", least=0, below=1)
         self._check("weight_decay", least=0)
-        for name in ("epochs", "batch_size", "retain_batch_size"):
+        for name in ("epochs", "iterations", "batch_size", "retain_batch_size"):
             if name == "epochs" or getattr(self, name) is not None:
                 self._check(name, least=1, whole=True)
         if self.max_norm is not None:

@@ -39,6 +39,9 @@ class Retrain(Descent):
     Attributes:
         nesterov: Nesterov's form of SGD's momentum.
         label_smoothing: Share of each target that is spread over all classes (Szegedy et al., 2016).
+        ema: Decay of an exponential moving average of the weights, which the model has in the end; 0 for none. In the
+            first steps it is (1 + n) / (10 + n) where that is less. BatchNorm's statistics are not averaged:
+            recalibrate them.
     """
 
     name: ClassVar[str] = "retrain"
@@ -64,10 +67,16 @@ class Retrain(Descent):
     max_norm: float | None = None
     nesterov: bool = False
     label_smoothing: float = 0.0
+    ema: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check("label_smoothing", least=0, below=1)
+        self._check("ema", least=0, below=1)
+        if self.iterations is not None:
+            raise GradPivotError(
+                f"{self.title}: iterations is {self.iterations}; training goes by epochs, leave it open"
+            )
         if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
             raise GradPivotError(
                 f"{self.title}: nesterov is a form of SGD's momentum, and the optimizer is {self.optimizer} with "

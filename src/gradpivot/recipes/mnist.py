@@ -9,7 +9,7 @@ from gradpivot.methods.retrain import Retrain
 from gradpivot.models.images import Images
 from gradpivot.recipes.problem import Problem
 
-__all__ = ["fashion_mnist", "mnist"]
+__all__ = ["fashion_mnist", "mnist", "mnist16"]
 
 RETAIN_SCORED = 10_000
 
@@ -21,6 +21,13 @@ def mnist() -> Problem:
     return _grey("mnist", load_mnist, epochs=5)
 
 
+def mnist16() -> Problem:
+    """The digits at 16×16, as ``mnist-ddpm`` draws them: the classifier that judges its samples."""
+    from gradpivot.data.mnist import load_mnist16
+
+    return _grey("mnist16", load_mnist16, epochs=5, size=16)
+
+
 def fashion_mnist() -> Problem:
     """Kinds of clothing; torch is imported only when it is asked for."""
     from gradpivot.data.mnist import load_fashion_mnist
@@ -28,10 +35,10 @@ def fashion_mnist() -> Problem:
     return _grey("fashion-mnist", load_fashion_mnist, epochs=10)
 
 
-def _grey(name: str, load: Callable[[], tuple[Any, Any]], epochs: int) -> Problem:
+def _grey(name: str, load: Callable[[], tuple[Any, Any]], epochs: int, size: int = 28) -> Problem:
     from gradpivot.models.find import find_model
 
-    images = Images(channels=1, size=28, classes=10)
+    images = Images(channels=1, size=size, classes=10)
     return Problem(
         name=name,
         load=load,

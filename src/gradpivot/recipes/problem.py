@@ -69,10 +69,13 @@ class Problem:
 
 _BUILT_IN = {
     "cifar10": "gradpivot.recipes.cifar10:cifar10",
+    "cifar10-ddpm": "gradpivot.recipes.ddpm:cifar10_ddpm",
     "cifar10-small": "gradpivot.recipes.cifar10:cifar10_small",
     "digits": "gradpivot.recipes.digits:digits",
     "fashion-mnist": "gradpivot.recipes.mnist:fashion_mnist",
     "mnist": "gradpivot.recipes.mnist:mnist",
+    "mnist-ddpm": "gradpivot.recipes.ddpm:mnist_ddpm",
+    "mnist16": "gradpivot.recipes.mnist:mnist16",
     "svhn": "gradpivot.recipes.svhn:svhn",
     "toy": "gradpivot.recipes.toy:toy",
 }

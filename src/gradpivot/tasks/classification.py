@@ -92,7 +92,16 @@ class Classification:
         return cross_entropy(*self.logits(model, batch), label_smoothing=smoothing)
 
     def forget_loss(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
-        """The mean of ``objective`` on the batch's logits."""
+        """The mean of ``objective`` on the batch's logits.
+
+        Raises:
+            GradPivotError: for an objective of another task.
+        """
+        if objective.takes != "logits":
+            raise GradPivotError(
+                f"the objective {objective.name} is one of {objective.takes} prediction, not of classification; use "
+                f"unlikelihood, negative_ce or random_label"
+            )
         return objective(*self.logits(model, batch))
 
     def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:

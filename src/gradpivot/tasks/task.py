@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from gradpivot.objectives import Objective
 
-__all__ = ["Forgetting", "Predictions", "Task"]
+__all__ = ["Forgetting", "GradualTask", "Predictions", "Task", "predicts"]
 
 
 class Predictions(NamedTuple):
@@ -45,10 +45,6 @@ class Task(Protocol):
         """L_f on a batch: lower = more forgotten."""
         ...
 
-    def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
-        """L_f and the degree of forgetting, from one forward pass."""
-        ...
-
     def predict(self, model: nn.Module, batch: Any) -> Predictions:
         """Confidence and correctness per sample, from one forward pass."""
         ...
@@ -56,3 +52,16 @@ class Task(Protocol):
     def target_of(self, sample: Any) -> Any:
         """The label of one sample, for splitting by class."""
         ...
+
+
+class GradualTask(Task, Protocol):
+    """A task that knows degrees of forgetting: what CUP steers by."""
+
+    def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
+        """L_f and the degree of forgetting, from one forward pass."""
+        ...
+
+
+def predicts(task: Task) -> bool:
+    """Whether a model of this task predicts labels; a generator's task says ``predicts = False``."""
+    return bool(getattr(task, "predicts", True))

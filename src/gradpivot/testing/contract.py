@@ -215,6 +215,7 @@ class MethodContract:
                 run_method(trained(), split, self.method, factory=TinyNet)
             return
         result = run_method(trained(), split, self.method, factory=TinyNet)
+        assert result.scores is not None
         assert result.scores.n_forget == 1
 
     def test_nothing_to_forget_is_an_error(self) -> None:
@@ -232,6 +233,7 @@ class MethodContract:
         assert result.diverged is not None
         assert result.diverged["step"] == 0
         assert "nan" in result.diverged["reason"]
+        assert result.scores is not None
         assert result.scores.vector() == (0, 0, 0, 0)
         assert all(bool(value.isfinite().all()) for value in result.model.state_dict().values())
         assert _shapes(result.model) == _shapes(trained())
