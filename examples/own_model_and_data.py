@@ -51,7 +51,7 @@ nearly_all = ForgetSplit.by_index(train, test, [0], target=task.target_of)
 model = unlearn(Taster(), nearly_all, recipe, **shared).model
 
 reference = unlearn(model, split, recipe, **shared)
-frontier = trace(model, split, CUP(lr=0.01), gammas=(0, 0.1, 0.2, 0.3, 0.5), reference=reference, **shared)
+frontier = trace(model, split, CUP(), gammas=(0, 0.3, 0.6, 0.9, 1), reference=reference, **shared)
 for point in frontier.points:
     scores = point.scores
     print(f"γ = {point.knob}: forgotten {scores.ua:.0%}, kept {scores.ra:.1%}, test {scores.ta:.1%}")

@@ -95,7 +95,9 @@ def test_telemetry_of_what_the_optimiser_really_did():
 def test_what_weight_decay_does_to_the_promise_shows_in_the_telemetry():
     """The pivot raises neither loss; weight decay acts after it and does."""
     kept, broken = (
-        unlearn(trained(), split(), CUP(gamma=0.5, momentum=0, weight_decay=decay, lr=0.01, epochs=2)).history
+        unlearn(
+            trained(), split(), CUP(gamma=0.5, dial="angle", weight_decay=decay, lr=0.01, epochs=2)
+        ).history
         for decay in (0.0, 3.0)
     )
     assert max(*kept["delta_forget"], *kept["delta_retain"]) <= 0
@@ -225,7 +227,7 @@ def test_infinite_weights_that_cancel_are_refused_too():
 
 
 def test_a_run_that_diverges_on_its_very_last_step_is_diverged():
-    method = CUP(lr=1e30, epochs=1, batch_size=1000, max_norm=None, objective="negative_ce")
+    method = CUP(lr=1e30, epochs=1, batch_size=1000, dial="angle", objective="negative_ce")
     result = unlearn(trained(), split(), method)
     assert result.diverged == {"step": 0, "reason": "the outputs are not finite after the last step"}
     for old, new in zip(trained().parameters(), result.model.parameters(), strict=True):

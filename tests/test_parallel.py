@@ -139,7 +139,7 @@ def test_recalibration_sees_all_the_retain_data_in_every_process(found):
 
 
 def test_a_divergence_is_seen_by_all_at_the_same_step(found):
-    method = CUP(epochs=3, lr=1e300, batch_size=7, max_norm=None, objective="negative_ce")
+    method = CUP(epochs=3, lr=1e300, batch_size=7, dial="angle", momentum=0.9, objective="negative_ce")
     one = replicas.outcome(method)
     assert one["diverged"] is not None
     for f in found:

@@ -568,6 +568,17 @@ class Loop:
         except NonFiniteError as error:
             raise Diverged(self._step, str(error)) from None
 
+    def recalibrate(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> None:
+        """Take BatchNorm's statistics from retain data once more if the policy is ``recalibrate``.
+
+        For a method that changes weights after its last step.
+        """
+        if recipe.batchnorm != "recalibrate":
+            return
+        size = recipe.batch_size or default_batch_size(len(split.forget_indices))
+        loader = Loader(split.train, _device_of(model), self.seed, self.workers)
+        self._recalibrate_if_asked(model, task, split.retain_indices, recipe, loader, size)
+
     def _recalibrate_if_asked(
         self, model: nn.Module, task: Task, indices: np.ndarray, recipe: Recipe, loader: Loader, size: int
     ) -> None:

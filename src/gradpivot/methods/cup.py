@@ -130,6 +130,7 @@ class CUP(ForgettingDescent):
                 **course.columns(),
             )
         loop.record(landed=landing.at(asked))
+        loop.recalibrate(model, task, split, self)
 
 
 def _gradual(task: Task) -> GradualTask:
