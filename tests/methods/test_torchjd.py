@@ -160,7 +160,12 @@ def test_mgda_is_the_shortest_combination(length, angle, ratio):
 @given(lengths, angles, st.floats(1e-4, 1e4), st.floats(0.5, 4))
 def test_fairgrad_solves_its_equation(length, angle, ratio, alpha):
     ff, rr, fr = gram = grams(length, length * ratio, angle)
-    a, b = FairGrad(alpha=alpha).weighting()(gram)
+    try:
+        a, b = FairGrad(alpha=alpha).weighting()(gram)
+    except GradPivotError:
+        # TorchJD's solver may give up where the lengths are far apart; it then says so and gives no wrong weights.
+        assert not 1 / 100 <= ratio <= 100
+        return
     assert (ff * a + fr * b) * a ** (1 / alpha) == pytest.approx(1, rel=1e-5)
     assert (fr * a + rr * b) * b ** (1 / alpha) == pytest.approx(1, rel=1e-5)
 
