@@ -204,10 +204,15 @@ def frechet_distance(judged: FeatureStatistics, reference: FeatureStatistics) ->
 
 
 def _factor(statistics: FeatureStatistics) -> np.ndarray:
-    """L with LLᵀ = Σ, d×r; n images span n − 1 directions, and what rounding puts into the others is left out."""
+    """L with LLᵀ = Σ, d×r; n images span n − 1 directions at most, and what rounding puts into others is left out.
+
+    A variance that is zero comes out as some 1e-16 of the largest, and its root as 1e-8 of it.
+    """
     values, vectors = np.linalg.eigh(statistics.covariance)
     rank = min(statistics.dimension, statistics.n - 1)
-    factor: np.ndarray = vectors[:, -rank:] * np.sqrt(np.clip(values[-rank:], 0, None))
+    rounding = statistics.dimension * np.finfo(np.float64).eps * values[-1]
+    kept = np.where(values > rounding, values, 0.0)
+    factor: np.ndarray = vectors[:, -rank:] * np.sqrt(kept[-rank:])
     return factor
 
 
