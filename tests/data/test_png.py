@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gradpivot.data.png import decode_rgb
+from gradpivot.data.png import decode_rgb, encode_rgb
 from gradpivot.errors import GradPivotError
 from made_data import chunk, png
 
@@ -89,3 +89,17 @@ def test_a_bomb_is_refused_before_it_is_unpacked():
 def test_other_images_are_refused(content, says):
     with pytest.raises(GradPivotError, match=says):
         decode_rgb(content, 2, 2, "sheet.png")
+
+
+@given(arrays(np.uint8, st.tuples(st.integers(1, 9), st.integers(1, 9), st.just(3))))
+def test_what_is_written_is_read_back(pixels):
+    height, width, _ = pixels.shape
+    np.testing.assert_array_equal(decode_rgb(encode_rgb(pixels), width, height), pixels)
+
+
+def test_an_imaging_library_reads_what_is_written():
+    image = pytest.importorskip("PIL.Image")
+    import io
+
+    pixels = np.random.default_rng(0).integers(0, 256, (7, 5, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(np.asarray(image.open(io.BytesIO(encode_rgb(pixels)))), pixels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from torch import nn
 
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate.frechet import Features, frechet_distance, statistics_of
-from gradpivot.evaluate.generation import GenerationScores, Judge, Reference, recogniser_features
+from gradpivot.evaluate.generation import Judge, Reference, recogniser_features
+from gradpivot.evaluate.generation_scores import GenerationScores
+from gradpivot.evaluate.scores import wilson_interval
 from gradpivot.models.recogniser import Recogniser
 
 
@@ -43,7 +46,7 @@ def test_what_was_asked_for_and_what_it_is_called():
     assert told.recognised() == {0: pytest.approx(2 / 3), 1: 1.0, 2: pytest.approx(1 / 3)}
     assert told.ua == pytest.approx(2 / 3)
     assert told.n == 7
-    low, high = told.interval(0)
+    low, high = told.class_interval(0)
     assert low < 2 / 3 < high
 
 
@@ -52,7 +55,7 @@ def test_a_generator_without_classes_is_judged_by_what_its_images_are_called():
     assert told.share_called(2) == 0.5
     assert told.n == 4
     assert told.asked == ()
-    assert told.interval(2)[0] < 0.5 < told.interval(2)[1]
+    assert told.class_interval(2)[0] < 0.5 < told.class_interval(2)[1]
     with pytest.raises(GradPivotError, match="no image of the forgotten classes"):
         _ = told.ua
     with pytest.raises(GradPivotError, match="no images"):
@@ -72,11 +75,26 @@ def test_distances_are_of_the_classes_that_are_kept():
     expected = frechet_distance(statistics_of([kept], PIXELS), reference.statistics)
     assert told.frechet[0].value == pytest.approx(expected.value, rel=1e-9)
     assert (told.frechet[0].n, told.frechet[0].n_reference, told.frechet[0].features) == (40, 60, "pixels")
-    quality, ua = told.point("pixels", rescale=2 * expected.value)
-    assert (quality, ua) == (pytest.approx(0.5), told.ua)
-    assert told.point("pixels", rescale=expected.value / 2)[0] == 0
-    with pytest.raises(GradPivotError, match="no Fréchet distance by 'inception'; there are pixels"):
-        told.point("inception")
+    halfway = replace(told, rescale=2 * expected.value)
+    assert halfway.vector() == (pytest.approx(0.5), told.ua)
+    assert replace(told, rescale=expected.value / 2).fidelity == 0
+    with pytest.raises(GradPivotError, match="no Fréchet distance was taken"):
+        _ = replace(told, frechet=()).fidelity
+
+
+def test_shares_of_kept_and_forgotten_classes_have_intervals():
+    told = Judge(Reads(), 0.99, [2]).conditional(
+        [(images_of([0, 0, 1, 1, 2, 0, 1, 1]), torch.tensor([0, 0, 0, 1, 2, 2, 2, 2]))]
+    )
+    assert (told.ra, told.ua) == (0.75, 0.75)
+    assert told.interval("ra") == told.interval("ua") == wilson_interval(0.75, 4)
+
+
+def test_a_run_that_diverged_counts_with_zeros():
+    told = GenerationScores.of_diverged([2])
+    assert (told.n, told.ra, told.ua, told.fidelity) == (0, 0, 0, 0)
+    assert told.vector() == (0, 0)
+    assert GenerationScores.from_dict(told.to_dict()) == told
 
 
 def test_all_images_of_a_generator_without_classes_count():

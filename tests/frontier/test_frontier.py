@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.generation_scores import Frechet, GenerationScores
 from gradpivot.evaluate.scores import METRICS, Scores, wilson_interval
 from gradpivot.frontier.comparison import Comparison
 from gradpivot.frontier.frontier import Frontier, Point
@@ -181,3 +183,30 @@ def test_scores_that_are_no_shares_are_refused(tmp_path, share):
     path.write_text(json.dumps(original.to_dict()).replace('"ra": 1', f'"ra": {share}'))
     with pytest.raises(GradPivotError, match="not a results file"):
         Comparison.load(path)
+
+
+def generator_point(fid: float, right: int, gamma: float) -> Point:
+    told = GenerationScores(
+        called=((90, 10), (100 - right, right)),
+        asked=(0, 1),
+        forgotten=(1,),
+        classifier_accuracy=0.99,
+        frechet=(Frechet(fid, "pixels", 100, 1000),),
+        rescale=10.0,
+    )
+    return Point(label=f"CUP(gamma={gamma})", settings={}, scores=told, knob=gamma)
+
+
+def test_a_frontier_of_generators_is_judged_by_fidelity_and_ua():
+    points = [generator_point(1.0, 90, 0.1), generator_point(4.0, 10, 0.9)]
+    reference = generator_point(0.0, 0, 0).scores
+    found = Frontier(name="CUP", method="cup", points=points, reference=reference)
+    assert found.metrics == ("fidelity", "ua")
+    assert found.vectors() == [(0.9, pytest.approx(0.1)), (0.6, pytest.approx(0.9))]
+    assert found.hypervolume() == pytest.approx(0.6 * 0.9 + 0.3 * 0.1)
+    assert found.distance() == pytest.approx(math.hypot(0.4, 0.1))
+    assert found.pick("UA>=50", best="ra") is points[1]
+    again = Frontier.from_dict(json.loads(json.dumps(found.to_dict())))
+    assert again == replace(found, points=[replace(p, history={}) for p in points])
+    with pytest.raises(GradPivotError, match="is a generator"):
+        _ = points[0].classification

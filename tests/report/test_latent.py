@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.frechet import Frechet
-from gradpivot.evaluate.generation import GenerationScores
+from gradpivot.evaluate.generation_scores import Frechet, GenerationScores
 from gradpivot.report.latent import LatentPanel, _mosaic, latent_figure, latent_markdown
 
 pytest.importorskip("matplotlib")

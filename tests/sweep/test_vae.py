@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.generation import GenerationScores
+from gradpivot.evaluate.generation_scores import GenerationScores
 from gradpivot.loop import Loop
 from gradpivot.recipes.vae import VaeRecipe, vae_recipe
 from gradpivot.sweep.vae import latent_codes, run_vae

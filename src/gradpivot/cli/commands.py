@@ -625,7 +625,7 @@ def _quick_trace(
         method,
         quick=True,
         points=chosen.points,
-        reference=beside.retrained.scores if beside.retrained else None,
+        reference=beside.retrained.classification if beside.retrained else None,
         progress=wants_bars(chosen.json),
         seed=chosen.seed,
         **scoring,

@@ -196,7 +196,7 @@ class _Line:
         first.load_state_dict(start.state_dict())
         self._points = {
             0.0: (first, original, 0.0),
-            1.0: (run.model, run.point().scores, run.evaluation_seconds),
+            1.0: (run.model, run.point().classification, run.evaluation_seconds),
         }
 
     @property

@@ -1,4 +1,6 @@
-"""Reading one kind of PNG without an imaging library: 8 bits, RGB, not interlaced, of a size known beforehand.
+"""Reading and writing one kind of PNG without an imaging library: 8 bits, RGB, not interlaced.
+
+What is read is of a size known beforehand.
 
 W3C, "Portable Network Graphics (PNG) Specification", 3rd edition, sections 5 (chunks) and 9 (filters).
 """
@@ -12,7 +14,7 @@ import numpy as np
 
 from gradpivot.errors import GradPivotError
 
-__all__ = ["decode_rgb"]
+__all__ = ["decode_rgb", "encode_rgb"]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _BYTES = 3  # of a pixel
@@ -40,6 +42,21 @@ def decode_rgb(data: bytes, width: int, height: int, name: str = "the image") ->
         )
     rows = np.frombuffer(raw, np.uint8).reshape(height, 1 + _BYTES * width)
     return _unfiltered(rows[:, 0], rows[:, 1:].copy(), name).reshape(height, width, _BYTES)
+
+
+def encode_rgb(pixels: np.ndarray) -> bytes:
+    """A PNG file of uint8 pixels, height × width × 3; each row is told by its differences to the row above."""
+    height, width, _ = pixels.shape
+    above = np.vstack([np.zeros_like(pixels[:1]), pixels[:-1]])
+    rows = np.empty((height, 1 + _BYTES * width), np.uint8)
+    rows[:, 0] = _UP
+    rows[:, 1:] = (pixels - above).reshape(height, -1)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")]
+    return _SIGNATURE + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in chunks
+    )
 
 
 def _image_data(data: bytes, width: int, height: int, name: str) -> bytes:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradpivot.errors import GradPivotError, NonFiniteError
+from gradpivot.evaluate.generation_scores import Frechet
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["FeatureStatistics", "Features", "Frechet", "frechet_distance", "inception", "statistics_of"]
+__all__ = ["FeatureStatistics", "Features", "frechet_distance", "inception", "statistics_of"]
 
 
 @dataclass(frozen=True)
@@ -158,30 +159,6 @@ class FeatureStatistics:
         loaded = cls(features, len(mean))
         loaded.n, loaded.mean, loaded._squares = count, mean, squares
         return loaded
-
-
-@dataclass(frozen=True)
-class Frechet:
-    """A Fréchet distance with what it depends on.
-
-    Attributes:
-        value: The (squared) distance; 0 for equal statistics.
-        features: By which features.
-        n: Images that were judged.
-        n_reference: Images they were compared with.
-    """
-
-    value: float
-    features: str
-    n: int
-    n_reference: int
-
-    def __str__(self) -> str:
-        return f"{self.value:.4g} ({self.features}, N = {self.n:,} against {self.n_reference:,})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-able dictionary."""
-        return asdict(self)
 
 
 def frechet_distance(judged: FeatureStatistics, reference: FeatureStatistics) -> Frechet:

@@ -1,30 +1,25 @@
 """How a generator is judged: what a classifier recognises in its images, and how far they are from real ones.
 
-One pass over the images serves all numbers, and memory does not depend on how many there are. The scores are plain
-numbers; torch is imported only to judge.
+One pass over the images serves all numbers, and memory does not depend on how many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.frechet import Features, FeatureStatistics, Frechet, frechet_distance
-from gradpivot.evaluate.scores import wilson_interval
+from gradpivot.evaluate.frechet import Features, FeatureStatistics, frechet_distance
+from gradpivot.evaluate.generation_scores import RESCALE, Frechet, GenerationScores
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from gradpivot.models.recogniser import Recogniser
 
-__all__ = ["GenerationScores", "Judge", "Reference", "recogniser_features"]
-
-RESCALE = 500.0
-"""M in 1 − min(FID/M, 1): the paper does not give it, so it stands beside every number that depends on it."""
+__all__ = ["Judge", "Reference", "recogniser_features"]
 
 
 class Reference(NamedTuple):
@@ -34,99 +29,6 @@ class Reference(NamedTuple):
     statistics: FeatureStatistics
 
 
-@dataclass(frozen=True, kw_only=True)
-class GenerationScores:
-    """What was made of what was asked for.
-
-    Attributes:
-        called: How often images of class *row* were called *column* by the classifier. A generator that is not asked
-            for classes has one row, and ``asked`` is empty.
-        asked: The classes that the rows were asked for.
-        forgotten: The classes that were to be forgotten.
-        classifier_accuracy: The classifier's share of right answers on real test images.
-        frechet: Distances of the images that were not asked for as a forgotten class from real ones of the classes
-            that are to be kept.
-    """
-
-    called: tuple[tuple[int, ...], ...]
-    asked: tuple[int, ...]
-    forgotten: tuple[int, ...]
-    classifier_accuracy: float
-    frechet: tuple[Frechet, ...] = ()
-
-    @property
-    def n(self) -> int:
-        """Images that were judged."""
-        return sum(map(sum, self.called))
-
-    def share_called(self, name: int) -> float:
-        """The share of all images that the classifier calls ``name``."""
-        return sum(row[name] for row in self.called) / self.n
-
-    def recognised(self) -> dict[int, float]:
-        """For each class the share of its images that the classifier recognises as that class."""
-        return {
-            name: row[name] / sum(row) for name, row in zip(self.asked, self.called, strict=True) if sum(row)
-        }
-
-    def interval(self, name: int) -> tuple[float, float]:
-        """A 95 % Wilson interval of :meth:`recognised` of a class; of :meth:`share_called` where none was asked for."""
-        if not self.asked:
-            return wilson_interval(self.share_called(name), self.n)
-        return wilson_interval(self.recognised()[name], sum(self.called[self.asked.index(name)]))
-
-    @property
-    def ua(self) -> float:
-        """1 − the share of images of the forgotten classes that are recognised as such.
-
-        Raises:
-            GradPivotError: if no image of a forgotten class was made.
-        """
-        rows = [
-            (name, row) for name, row in zip(self.asked, self.called, strict=False) if name in self.forgotten
-        ]
-        made = sum(sum(row) for _, row in rows)
-        if made == 0:
-            raise GradPivotError(
-                f"no image of the forgotten classes {list(self.forgotten)} was judged; make some, UA is of these"
-            )
-        return 1 - sum(row[name] for name, row in rows) / made
-
-    def point(self, features: str, rescale: float = RESCALE) -> tuple[float, float]:
-        """(1 − min(FID/M, 1), UA): what Δ and H of generators are taken on (spec: evaluation).
-
-        Args:
-            features: Which distance.
-            rescale: M.
-        """
-        found = next((one for one in self.frechet if one.features == features), None)
-        if found is None:
-            known = ", ".join(one.features for one in self.frechet) or "none"
-            raise GradPivotError(f"there is no Fréchet distance by {features!r}; there are {known}")
-        return 1 - min(found.value / rescale, 1.0), self.ua
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-able dictionary, fractions throughout."""
-        return {
-            "called": [list(row) for row in self.called],
-            "asked": list(self.asked),
-            "forgotten": list(self.forgotten),
-            "classifier_accuracy": self.classifier_accuracy,
-            "frechet": [one.to_dict() for one in self.frechet],
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> GenerationScores:
-        """Read back what :meth:`to_dict` wrote."""
-        return cls(
-            called=tuple(tuple(row) for row in values["called"]),
-            asked=tuple(values["asked"]),
-            forgotten=tuple(values["forgotten"]),
-            classifier_accuracy=values["classifier_accuracy"],
-            frechet=tuple(Frechet(**one) for one in values["frechet"]),
-        )
-
-
 class Judge:
     """Judges many generators alike.
 
@@ -134,7 +36,8 @@ class Judge:
         classifier: From images (n, c, h, w) in [0, 1] to logits; put in eval mode.
         accuracy: Its share of right answers on real test images, which every score is told with.
         forgotten: The classes that are to be forgotten.
-        references: Real images of the other classes, each by some features.
+        references: Real images of the other classes, each by some features; fidelity is by the first.
+        rescale: M of the fidelity 1 − min(FID/M, 1).
     """
 
     def __init__(
@@ -143,9 +46,11 @@ class Judge:
         accuracy: float,
         forgotten: Sequence[int],
         references: Sequence[Reference] = (),
+        rescale: float = RESCALE,
     ) -> None:
         self._classifier, self._accuracy = classifier.eval(), accuracy
         self._forgotten, self._references = tuple(forgotten), tuple(references)
+        self._rescale = rescale
 
     def conditional(self, batches: Iterable[tuple[Tensor, Tensor]]) -> GenerationScores:
         """Judge images that were asked for by class.
@@ -211,6 +116,7 @@ class Judge:
             forgotten=self._forgotten,
             classifier_accuracy=self._accuracy,
             frechet=distances,
+            rescale=self._rescale,
         )
 
     def _distances(self, batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[Frechet, ...]:

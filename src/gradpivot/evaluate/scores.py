@@ -11,13 +11,42 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
-__all__ = ["METRICS", "Scores", "wilson_interval"]
+__all__ = ["METRICS", "Scored", "Scores", "wilson_interval"]
 
 METRICS = ("ra", "ua", "ta", "mia")
 """The paper's four numbers, in its order."""
 _SHARES = (*METRICS, "mia_svc", "mia_svc_accuracy")
+
+
+class Scored(Protocol):
+    """What the scores of any kind of model have: a classifier's are :class:`Scores`, a generator's others."""
+
+    metrics: ClassVar[tuple[str, ...]]
+    """What Δ and H are taken on."""
+
+    @property
+    def ra(self) -> float:
+        """How much of what is to be kept is right."""
+        ...
+
+    @property
+    def ua(self) -> float:
+        """How much of what is to be forgotten is wrong."""
+        ...
+
+    def vector(self, metrics: tuple[str, ...] = ...) -> tuple[float, ...]:
+        """The scores named, in that order."""
+        ...
+
+    def interval(self, metric: str) -> tuple[float, float]:
+        """A 95 % interval of a share."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +67,8 @@ class Scores:
         n_retain: Size of the retain set that was scored.
         n_test: Size of the test set in scope.
     """
+
+    metrics: ClassVar[tuple[str, ...]] = METRICS
 
     ra: float
     ua: float

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.scores import METRICS, Scores
+from gradpivot.evaluate.generation_scores import GenerationScores
+from gradpivot.evaluate.scores import METRICS, Scored, Scores
 from gradpivot.frontier.pareto import distance, hypervolume, nondominated
 from gradpivot.frontier.selection import check_metric, parse_conditions
 
@@ -24,7 +25,7 @@ class Point:
     Attributes:
         label: The run's name, such as ``CUP(gamma=0.3)``.
         settings: The method's full configuration.
-        scores: What it scored; zeros when it diverged.
+        scores: What it scored, as a classifier or as a generator; zeros when it diverged.
         knob: The value of the setting that the frontier walks along (γ for CUP), or None.
         seconds: Wall-clock of the unlearning call, preparation included.
         diverged: None, or ``{"step": …, "reason": …}``.
@@ -33,11 +34,24 @@ class Point:
 
     label: str
     settings: Mapping[str, Any]
-    scores: Scores
+    scores: Scored
     knob: float | None = None
     seconds: float = 0.0
     diverged: Mapping[str, Any] | None = None
     history: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+
+    @property
+    def classification(self) -> Scores:
+        """The scores of a classifier.
+
+        Raises:
+            GradPivotError: if it is a generator.
+        """
+        if not isinstance(self.scores, Scores):
+            raise GradPivotError(
+                f"{self.label} is a generator, which has no RA, UA, TA and MIA; compare it with other generators"
+            )
+        return self.scores
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary."""
@@ -57,12 +71,17 @@ class Point:
         return cls(
             label=values["label"],
             settings=values["settings"],
-            scores=Scores.from_dict(values["scores"]),
+            scores=_scores(values["scores"]),
             knob=None if values["knob"] is None else float(values["knob"]),
             seconds=float(values["seconds"]),
             diverged=values["diverged"],
             history=values["history"],
         )
+
+
+def _scores(values: Mapping[str, Any]) -> Scored:
+    # Only a generator's scores say what its images were called.
+    return GenerationScores.from_dict(values) if "called" in values else Scores.from_dict(dict(values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,15 +101,21 @@ class Frontier:
     method: str | None
     points: Sequence[Point]
     knob: str | None = None
-    reference: Scores | None = None
+    reference: Scored | None = None
     kind: str = "class"
 
-    def vectors(self, metrics: tuple[str, ...] = METRICS) -> list[tuple[float, ...]]:
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What H and Δ are taken on unless said otherwise: RA, UA, TA and MIA; for generators fidelity and UA."""
+        return self.points[0].scores.metrics if self.points else METRICS
+
+    def vectors(self, metrics: tuple[str, ...] | None = None) -> list[tuple[float, ...]]:
         """The points as vectors in which higher is better.
 
         Class-wise: the scores themselves. Otherwise more UA or MIA is not better, the retrained model's
         value is the ideal, and each component is ``1 − |A(retrain) − A(θ)|``; a diverged run stays zero.
         """
+        metrics = metrics or self.metrics
         if self.kind == "class":
             return [point.scores.vector(metrics) for point in self.points]
         if self.reference is None:
@@ -106,11 +131,11 @@ class Frontier:
             for point in self.points
         ]
 
-    def hypervolume(self, metrics: tuple[str, ...] = METRICS) -> float:
+    def hypervolume(self, metrics: tuple[str, ...] | None = None) -> float:
         """H(S) as a fraction: the volume the points dominate above zero, exact."""
         return hypervolume(self.vectors(metrics))
 
-    def distance(self, reference: Scores | None = None, metrics: tuple[str, ...] = METRICS) -> float:
+    def distance(self, reference: Scored | None = None, metrics: tuple[str, ...] | None = None) -> float:
         """Δ(S) = min ‖A(retrain) − A(θ)‖₂ over the points, as a fraction.
 
         Raises:
@@ -121,10 +146,11 @@ class Frontier:
             raise GradPivotError("Δ needs a reference: run Retrain, or pass its scores")
         if not self.points:
             raise GradPivotError(f"{self.name} has no points to measure a distance from")
+        metrics = metrics or self.metrics
         ideal = target.vector(metrics)
         return min(distance(point.scores.vector(metrics), ideal) for point in self.points)
 
-    def nondominated(self, metrics: tuple[str, ...] = METRICS) -> list[Point]:
+    def nondominated(self, metrics: tuple[str, ...] | None = None) -> list[Point]:
         """The points that no other point of this frontier beats; a diverged one never counts."""
         finite = replace(self, points=[p for p in self.points if not p.diverged])
         return [p for p, k in zip(finite.points, nondominated(finite.vectors(metrics)), strict=True) if k]
@@ -171,7 +197,9 @@ class Frontier:
             "kind": self.kind,
             "reference": self.reference.to_dict() if self.reference else None,
             "hypervolume": self.hypervolume() if judged else None,
-            "hypervolume_without_mia": self.hypervolume(METRICS[:3]) if judged else None,
+            "hypervolume_without_mia": self.hypervolume(METRICS[:3])
+            if judged and self.metrics == METRICS
+            else None,
             "delta": self.distance() if self.reference and self.points else None,
             "points": [point.to_dict() for point in self.points],
         }
@@ -185,6 +213,6 @@ class Frontier:
             method=values["method"],
             knob=values["knob"],
             kind=values["kind"],
-            reference=Scores.from_dict(reference) if reference else None,
+            reference=_scores(reference) if reference else None,
             points=[Point.from_dict(point) for point in values["points"]],
         )

@@ -9,12 +9,36 @@ from typing import Any, Literal
 from gradpivot.errors import GradPivotError
 from gradpivot.frontier.frontier import Point
 
-__all__ = ["SCHEMA", "Record", "Role"]
+__all__ = ["SCHEMA", "Pictures", "Record", "Role"]
 
 SCHEMA = "gradpivot.record/1"
 
 Role = Literal["original", "retrained", "run"]
 """The model before unlearning, the reference without the forgotten data, or a method's run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """A sheet of samples: a row a class, those forgotten first, and a column a noise seed, without gaps.
+
+    Attributes:
+        png: The sheet as a PNG file in base64: 80 digits are 10 KB.
+        rows: The class of each row.
+        columns: How many columns there are.
+    """
+
+    png: str
+    rows: tuple[int, ...]
+    columns: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary."""
+        return {"png": self.png, "rows": list(self.rows), "columns": self.columns}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Pictures:
+        """Read back what :meth:`to_dict` wrote."""
+        return cls(png=str(values["png"]), rows=tuple(values["rows"]), columns=int(values["columns"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +57,7 @@ class Record:
         method: The method's registered name.
         point: Settings, scores, seconds, divergence.
         provenance: Split, versions, machine class, threads, date.
+        pictures: What a generator drew, from the same seeds in every run; None for a classifier.
     """
 
     key: str
@@ -46,6 +71,7 @@ class Record:
     method: str
     point: Point
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    pictures: Pictures | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary with its schema version."""
@@ -62,6 +88,7 @@ class Record:
             "method": self.method,
             "point": self.point.to_dict(),
             "provenance": dict(self.provenance),
+            **({"pictures": self.pictures.to_dict()} if self.pictures else {}),
         }
 
     @classmethod
@@ -76,8 +103,13 @@ class Record:
             raise GradPivotError(
                 f"a record has the schema {values.get('schema')!r}; this version reads {SCHEMA!r}"
             )
-        known = {name: values[name] for name in cls.__dataclass_fields__ if name != "point"}
-        return cls(**known, point=Point.from_dict(values["point"]))
+        known = {name: values[name] for name in cls.__dataclass_fields__ if name not in ("point", "pictures")}
+        drawn = values.get("pictures")
+        return cls(
+            **known,
+            point=Point.from_dict(values["point"]),
+            pictures=Pictures.from_dict(drawn) if drawn else None,
+        )
 
     def without_history(self) -> Record:
         """The record without its telemetry, which tables and fronts do not need."""

@@ -296,7 +296,7 @@ def _judge(
         forget=place[0], seed=place[1], frontier=frontier, values=values, diverged=int(lost.sum()),
         shown=points[shown] if shown is not None else None,
         retrain_seconds=reference.seconds if reference else None,
-        undetermined=sum(not p.scores.mia_svc_determined for p in points if not p.diverged),
+        undetermined=sum(not p.classification.mia_svc_determined for p in points if not p.diverged),
     )  # fmt: skip
 
 

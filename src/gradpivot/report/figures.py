@@ -240,7 +240,7 @@ def _accuracy_floor(comparison: Comparison) -> float:
     if not runs or any(p.diverged for p in runs):
         return -4.0
     lowest = min(
-        (value for p in runs for value in (p.scores.ra, p.scores.ta) if is_number(value)), default=0.0
+        (value for p in runs for value in (p.scores.ra, p.classification.ta) if is_number(value)), default=0.0
     )
     return 100 * lowest - 5 if lowest > 0.6 else -4.0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.generation import GenerationScores
+from gradpivot.evaluate.generation_scores import GenerationScores
 from gradpivot.report.canvas import INK, MUTED, blank_figure
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _line(row: Mapping[str, Any], forgotten: int) -> str:
     if row["diverged"]:
         return f"| {row['name']} | diverged: {row['diverged']['reason']} | – | – | – | – | {row['seconds']:.0f} |"
     scores = GenerationScores.from_dict(row["scores"])
-    low, high = scores.interval(forgotten)
+    low, high = scores.class_interval(forgotten)
     return (
         f"| {row['name']} | {100 * scores.share_called(forgotten):.2f} | {100 * low:.2f} … {100 * high:.2f} "
         f"| {row['others_nats']:.1f} | {row['forgotten_nats']:.1f} | {scores.frechet[0].value:.3g} "

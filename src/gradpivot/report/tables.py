@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gradpivot.evaluate.scores import METRICS, Scores
+from gradpivot.evaluate.scores import METRICS, Scored, Scores
 from gradpivot.frontier.comparison import Comparison
 from gradpivot.frontier.frontier import Frontier, Point
 from gradpivot.frontier.pareto import distance
@@ -71,7 +71,7 @@ class Row:
     @property
     def scores(self) -> Scores | None:
         """The shown run's scores; None if there is none or it diverged."""
-        return self.point.scores if self.point and not self.point.diverged else None
+        return self.point.classification if self.point and not self.point.diverged else None
 
 
 def rows(comparison: Comparison) -> list[Row]:
@@ -87,7 +87,7 @@ def judged(frontier: Frontier, comparison: Comparison) -> Frontier:
     """The frontier with the comparison's retrained model as its reference where it has none itself."""
     if frontier.reference is not None or comparison.retrained is None:
         return frontier
-    return replace(frontier, reference=comparison.retrained.scores)
+    return replace(frontier, reference=comparison.retrained.classification)
 
 
 def measurable(frontier: Frontier) -> bool:
@@ -107,7 +107,7 @@ def nearest(frontier: Frontier) -> Point | None:
     return min(frontier.points, key=lambda p: (distance(p.scores.vector(), ideal), p.diverged is not None))
 
 
-def point_delta(point: Point, reference: Scores | None) -> float | None:
+def point_delta(point: Point, reference: Scored | None) -> float | None:
     """The distance of one run to the reference, as a fraction."""
     if reference is None or not all(is_number(getattr(point.scores, m)) for m in METRICS):
         return None
@@ -169,7 +169,7 @@ def row_cells(row: Row) -> list[str]:
 
 def point_rows(comparison: Comparison) -> Iterator[tuple[str, str, Point, list[str]]]:
     """Every run as (model, run, point, cells), the original and the retrained model first."""
-    reference = comparison.retrained.scores if comparison.retrained else None
+    reference = comparison.retrained.classification if comparison.retrained else None
     for name, alone in (("original", comparison.original), ("retrained", comparison.retrained)):
         if alone is not None:
             yield name, alone.label, alone, _point_cells(name, alone.label, alone, reference, "")
@@ -187,7 +187,7 @@ def point_rows(comparison: Comparison) -> Iterator[tuple[str, str, Point, list[s
             )
 
 
-def _point_cells(name: str, run: str, point: Point, reference: Scores | None, state: str) -> list[str]:
+def _point_cells(name: str, run: str, point: Point, reference: Scored | None, state: str) -> list[str]:
     if point.diverged:
         reason = point.diverged.get("reason") or "not finite"
         state = f"diverged at step {point.diverged.get('step', '?')}: {reason}"
@@ -200,7 +200,7 @@ def _score_cells(point: Point | None) -> list[str]:
         return [MISSING] * 5
     if point.diverged:
         return [LOST] * 5
-    scores = point.scores
+    scores = point.classification
     svc = percent(scores.mia_svc)
     mark = "" if scores.mia_svc_determined or svc == MISSING else "*"
     return [*(percent(getattr(scores, metric)) for metric in METRICS), svc + mark]
@@ -291,7 +291,7 @@ def write_csv(comparison: Comparison, path: str | Path) -> None:
 def _csv_lines(comparison: Comparison) -> Iterator[list[str | float | None]]:
     knobs = {id(point): symbol(f.knob) for f in comparison.frontiers for point in f.points}
     references = {id(p): judged(f, comparison).reference for f in comparison.frontiers for p in f.points}
-    fallback = comparison.retrained.scores if comparison.retrained else None
+    fallback = comparison.retrained.classification if comparison.retrained else None
     for name, _, point, cells in point_rows(comparison):
         knob = knobs.get(id(point), "")
         line: list[str | float | None] = [
@@ -304,7 +304,10 @@ def _csv_lines(comparison: Comparison) -> Iterator[list[str | float | None]]:
         for metric in METRICS:
             line += [_scaled(getattr(point.scores, metric)), *map(_scaled, _interval(point, metric))]
         delta = point_delta(point, references.get(id(point), fallback))
-        svc, determined = point.scores.mia_svc, "yes" if point.scores.mia_svc_determined else "no"
+        svc, determined = (
+            point.classification.mia_svc,
+            "yes" if point.classification.mia_svc_determined else "no",
+        )
         yield [*line, _scaled(svc), determined, _scaled(delta), point.seconds]
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradpivot.evaluate.scores import METRICS, Scores
+from gradpivot.evaluate.scores import METRICS, Scored, Scores
 from gradpivot.frontier.changes import really_changed
 from gradpivot.frontier.comparison import Comparison
 from gradpivot.frontier.frontier import Frontier, Point
@@ -35,7 +35,7 @@ def payload(comparison: Comparison) -> dict[str, Any]:
     models = {"original": comparison.original}
     if comparison.retrained:
         models["retrained"] = comparison.retrained
-    reference = comparison.retrained.scores if comparison.retrained else None
+    reference = comparison.retrained.classification if comparison.retrained else None
     return {
         "arrow": direction(kind_of(comparison)),
         "models": [{**_point(point, reference), "name": name} for name, point in models.items()],
@@ -68,8 +68,8 @@ def _index(points: Sequence[Point], wanted: Point) -> int:
     return next(i for i, point in enumerate(points) if point is wanted)
 
 
-def _point(point: Point, reference: Scores | None) -> dict[str, Any]:
-    scores = point.scores
+def _point(point: Point, reference: Scored | None) -> dict[str, Any]:
+    scores = point.classification
     return {
         "label": point.label,
         "knob": _finite(point.knob),
@@ -152,7 +152,7 @@ def verdict(comparison: Comparison) -> str:
     best = min(distances)[1] if distances else methods[0][0].name
     walked = [m for m in methods if m[2] == "gamma"] or [m for m in methods if m[0].name == best]
     row, scores, _ = walked[0]
-    retrained = comparison.retrained.scores if comparison.retrained else None
+    retrained = comparison.retrained.classification if comparison.retrained else None
     words = verdict_point(scores, comparison.problem, retrained)
     return f"{row.name} at {row.setting} {words}{_standing(row.name, distances)}."
 

@@ -105,7 +105,9 @@ def forgotten(problem: Mapping[str, Any]) -> str:
 def sizes(comparison: Comparison) -> dict[str, int]:
     """N of the forget, retain and test set, from the first run that was scored."""
     points = [comparison.original, *(p for f in comparison.frontiers for p in f.points)]
-    scores = next((p.scores for p in points if p.scores.n_forget), comparison.original.scores)
+    scores = next(
+        (p.classification for p in points if p.classification.n_forget), comparison.original.classification
+    )
     return {"forget": scores.n_forget, "retain": scores.n_retain, "test": scores.n_test}
 
 
@@ -172,7 +174,7 @@ def _score_meanings(comparison: Comparison) -> list[Meaning]:
     n, kind = sizes(comparison), kind_of(comparison)
     gap, towards = gap_kind(kind), direction(kind)
     scope = "the test set" if gap else "the test set without the forgotten classes"
-    retrained = comparison.retrained.scores if comparison.retrained else None
+    retrained = comparison.retrained.classification if comparison.retrained else None
     ideals = {
         name: f"{percent(value)} % (retrained)" if retrained else "the retrained model's value"
         for name, value in zip(METRICS, retrained.vector() if retrained else (None,) * 4, strict=True)

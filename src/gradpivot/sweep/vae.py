@@ -17,7 +17,8 @@ from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate.evaluation import scored_part
 from gradpivot.evaluate.frechet import statistics_of
-from gradpivot.evaluate.generation import GenerationScores, Judge, Reference, recogniser_features
+from gradpivot.evaluate.generation import Judge, Reference, recogniser_features
+from gradpivot.evaluate.generation_scores import GenerationScores
 from gradpivot.frontier.estimate import spearman
 from gradpivot.loop import Loop, RunnableMethod
 from gradpivot.provenance import environment
