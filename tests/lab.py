@@ -122,7 +122,8 @@ class InlineEngine:
             return []
         job = self._queue.pop() if self._backwards else self._queue.popleft()
         self.seen.append(job)
-        return [Outcome(job=job, **perform(job, job.original.read_bytes)._asdict())]
+        judge = job.judge.read_bytes if job.judge else None
+        return [Outcome(job=job, **perform(job, job.original.read_bytes, judge=judge)._asdict())]
 
     def under_way(self) -> dict[str, Pace]:
         return {}

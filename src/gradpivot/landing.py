@@ -16,8 +16,9 @@ import numpy as np
 import torch
 
 from gradpivot.data.order import shuffled
+from gradpivot.randomness import derive, isolated
 from gradpivot.segment import Segment, share_with
-from gradpivot.steering import RETAIN_TOLERANCE
+from gradpivot.steering import LEAST_WAY, RETAIN_TOLERANCE
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,6 +33,7 @@ __all__ = ["Landing"]
 LOOKED_AT = 2000
 """Samples of each set that are looked at: a share is then right to within a point, whatever the size of the set."""
 NEAR = 0.01
+"""As a share of the way from the start to all of it."""
 BEYOND = (1.1, 1.2, 1.35, 1.5)
 """How far a run that fell short may be extended along its line, as long as that does no harm."""
 FINE = 4
@@ -70,19 +72,22 @@ class Landing:
     @torch.no_grad()
     def degree(self) -> float:
         """The mean degree of forgetting of the model as it is, over the forget samples that are looked at."""
-        degrees = [
-            self._task.forgetting(self._model, batch, self._objective).degree.double().sum().item()
-            for _, batch in self._passes(self._forget)
-        ]
+        # What a task draws, such as noise, is the same at every look.
+        with isolated(derive(self._loop.seed, "landing")):
+            degrees = [
+                self._task.forgetting(self._model, batch, self._objective).degree.double().sum().item()
+                for _, batch in self._passes(self._forget)
+            ]
         return float(np.sum(degrees) / len(self._forget))
 
     @torch.no_grad()
     def retain_loss(self) -> float:
         """The mean L_r of the model as it is, over the retain samples that are looked at."""
-        losses = [
-            len(indices) * self._task.retain_loss(self._model, batch).item()
-            for indices, batch in self._passes(self._retain)
-        ]
+        with isolated(derive(self._loop.seed, "landing")):
+            losses = [
+                len(indices) * self._task.retain_loss(self._model, batch).item()
+                for indices, batch in self._passes(self._retain)
+            ]
         return float(np.sum(losses) / len(self._retain))
 
     def at(self, asked: float) -> float:
@@ -96,7 +101,7 @@ class Landing:
         return share
 
     def _share(self, asked: float) -> float:
-        near = max(NEAR, 1 / len(self._forget))
+        near = max(NEAR, 1 / len(self._forget)) * max(1 - self.start, LEAST_WAY)
         reached = self.degree()
         if reached > asked + near:
             return share_with(self._measured, asked, tolerance=near)[0]

@@ -15,7 +15,7 @@ from torch import nn
 
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate.evaluation import evaluate
-from gradpivot.evaluate.scores import Scores
+from gradpivot.evaluate.scores import Scored, Scores
 from gradpivot.frontier.frontier import Point
 from gradpivot.loop import Loop, Outcome, Progress
 from gradpivot.methods.method import Method
@@ -58,13 +58,17 @@ class Result:
     diverged: dict[str, Any] | None
     provenance: dict[str, Any]
 
-    def point(self) -> Point:
+    def point(self, judged: Scored | None = None) -> Point:
         """The run as a point of a frontier.
 
+        Args:
+            judged: What a generator scored in an examination.
+
         Raises:
-            GradPivotError: for a generator's.
+            GradPivotError: for a generator's without that.
         """
-        if self.scores is None:
+        scores = judged or self.scores
+        if scores is None:
             raise GradPivotError(
                 "a generator has no RA, UA, TA and MIA, so it is no point of their frontier; judge its samples"
             )
@@ -73,7 +77,7 @@ class Result:
         return Point(
             label=self.method.label,
             settings=settings,
-            scores=self.scores,
+            scores=scores,
             knob=knob,
             seconds=self.seconds,
             diverged=self.diverged,

@@ -55,6 +55,8 @@ LAG = 0.02
 SHORTEST_CUT = 0.05
 CALM = 0.1
 """Steps shrink to this in the last part of a run: what it has settled on is then not left by chance."""
+LEAST_WAY = 1e-3
+"""Nothing is left to forget of what is all but forgotten before the run; it is held."""
 LONGEST_MOVE = 0.02
 """No step is longer than this share of the weights' own length."""
 
@@ -81,8 +83,9 @@ class Course:
         start: The degree of forgetting before the run, in [0, 1].
         asked: The degree it should end with.
         unit: What a nat is in this task's losses.
-        lag: How far it is behind its course: asked for by now minus seen, a mean that forgets slowly. Both sides are
-            averaged alike, so that the delay of the average is none of the lag.
+        lag: How far it is behind its course, as a share of the way from the start to 1: asked for by now minus seen, a
+            mean that forgets slowly. Both sides are averaged alike, so that the delay of the average is none of the
+            lag.
         evidence: How much that mean has seen, in [0, 1].
         retain_level: A mean of L_r likewise.
         retain_start: The first L_r.
@@ -111,7 +114,10 @@ class Course:
         """
         share = samples / (samples + EVIDENCE)
         self.evidence += share * (1 - self.evidence)
-        self.lag += share * (self.by_now(progress) - degree - self.lag)
+        # In shares of the way from the start to "all of it": a task's degrees may begin anywhere below 1.
+        way = 1 - self.start
+        behind = (self.by_now(progress) - degree) / way if way > LEAST_WAY else 0.0
+        self.lag += share * (behind - self.lag)
         if self.retain_start is None or self.retain_level is None:
             self.retain_start = self.retain_level = retain_loss
         self.retain_level += share * (retain_loss - self.retain_level)

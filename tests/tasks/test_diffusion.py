@@ -12,11 +12,14 @@ from torch.utils.data import TensorDataset
 from gradpivot import CUP, GA, RL, WS, ForgetSplit, SalUn
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
+from gradpivot.methods.retrain import Retrain
 from gradpivot.objectives import Objective, objective
 from gradpivot.randomness import derive, drawing_for, isolated
+from gradpivot.steering import asked_degree
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.diffusion import Diffusion
 from gradpivot.testing import blobs, trained
+from gradpivot.training import FitToAll
 
 TASK = Diffusion(classes=3, timesteps=50)
 
@@ -53,6 +56,13 @@ def patches(count: int = 60, seed: int = 0) -> TensorDataset:
         where = [(0, 3), (0, slice(None), 3), (0, slice(0, 4), slice(0, 4))][label]
         image[where] += 180
     return TensorDataset(images.to(torch.uint8), labels)
+
+
+def forgotten() -> tuple[torch.Tensor, torch.Tensor]:
+    """A batch of the class that is forgotten."""
+    images, labels = patches().tensors
+    mine = labels == 1
+    return images[mine], labels[mine]
 
 
 def split() -> ForgetSplit:
@@ -331,3 +341,87 @@ def test_seeds_of_steps_are_those_of_several_processes():
     """What the Loop gives one process on the retain side is the seed it gives each of several."""
     assert Loop(seed=4)._draws_seed("retain") == derive(4, "step", 0, "retain")
     assert Loop(seed=4)._draws_seed("forget") == derive(4, "step", 0)
+
+
+class Deaf(TinyNoise):
+    """Takes no notice of the label."""
+
+    def forward(
+        self, images: torch.Tensor, timesteps: torch.Tensor, class_labels: torch.Tensor
+    ) -> torch.Tensor:
+        return super().forward(images, timesteps, torch.zeros_like(class_labels))
+
+
+OBJECTIVES = ["other_class", "no_class", "negative_mse", "unlikelihood"]
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_label_that_says_nothing_is_forgotten(name):
+    with isolated(0):
+        model = Deaf()
+        told = TASK.forgetting(model, forgotten(), objective(name))
+    torch.testing.assert_close(told.degree, torch.ones_like(told.degree))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_loss_beside_the_degree_is_the_forget_loss(name):
+    batch = forgotten()
+    with isolated(1):
+        told = TASK.forgetting(tiny(), batch, objective(name))
+    with isolated(1):
+        torch.testing.assert_close(told.loss, TASK.forget_loss(tiny(), batch, objective(name)))
+
+
+def test_the_degree_is_what_the_label_adds_to_the_prediction():
+    """1 − (e_∅ − e_c)/unit, sample by sample, of the same noise."""
+    model, (images, labels) = tiny(), forgotten()
+    with isolated(2):
+        told = TASK.forgetting(model, (images, labels), objective("no_class"))
+    with isolated(2), torch.no_grad():
+        clean, _ = TASK.clean(model, (images, labels))
+        noisy = TASK.noised(clean)
+        errors = [
+            (TASK.predicted(model, noisy, asked) - noisy.noise).square().flatten(1).mean(1)
+            for asked in (torch.full_like(labels, TASK.no_class), labels)
+        ]
+    expected = 1 - (errors[0] - errors[1]) / TASK.loss_unit
+    torch.testing.assert_close(told.degree, expected.double(), rtol=1e-5, atol=1e-6)
+    assert told.degree.std() > 0
+
+
+def test_noise_images_have_no_degree():
+    with pytest.raises(GradPivotError, match="noise_image looks at no image"):
+        TASK.forgetting(tiny(), forgotten(), objective("noise_image"))
+
+
+def shades(count: int, seed: int = 0) -> TensorDataset:
+    """8×8 images that are dark, grey or bright by class: in strong noise only the label tells."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % 3
+    images = torch.randint(0, 60, (count, 1, 8, 8), generator=generator) + 97 * labels[:, None, None, None]
+    return TensorDataset(images.clamp(0, 255).to(torch.uint8), labels)
+
+
+def test_cup_lands_on_the_degree_that_was_asked_for():
+    task, data = Diffusion(classes=3, timesteps=50, beta_end=0.3), shades(600)
+    sets = ForgetSplit.by_class(data, shades(60, seed=1), 1)
+    learning = Retrain(optimizer="adam", lr=1e-2, epochs=30, batch_size=64, weight_decay=0, augment="none")
+    model = Loop(seed=0).run(FitToAll(learning), tiny(), task, sets).model
+    images, labels = data.tensors
+    batch = images[labels == 1], labels[labels == 1]
+
+    def degree(model: nn.Module) -> float:
+        with isolated(3), torch.no_grad():
+            draws = [task.forgetting(model, batch, objective("no_class")).degree for _ in range(20)]
+        return float(torch.stack(draws).mean())
+
+    def forgotten_share(gamma: float) -> float:
+        method = CUP(gamma=gamma, batch_size=64, iterations=40, optimizer="adam", lr=1e-3, augment="none")
+        outcome = Loop(seed=0).run(method, model, task, sets)
+        assert outcome.diverged is None
+        return (degree(outcome.model) - degree(model)) / (1 - degree(model))
+
+    shares = [forgotten_share(gamma) for gamma in (0.0, 0.4, 1.0)]
+    # Each look has its own noise: 200 samples tell a share of the way to within some 15 points.
+    for share, asked in zip(shares, (0, asked_degree(0.4), 1), strict=True):
+        assert share == pytest.approx(asked, abs=0.2)

@@ -49,11 +49,13 @@ def _run(recipe: Recipe, chosen: SweepOptions, store: Store) -> tuple[State, lis
     from gradpivot.sweep import work
 
     _check_installed(recipe)
-    setting = work.setting_of(recipe.problem, chosen.threads, "cuda" if chosen.gpus > 0 else "cpu")
+    device = "cuda" if chosen.gpus > 0 else "cpu"
+    setting = work.setting_of(recipe.problem, chosen.threads, device)
+    judge = work.judge_setting(recipe.problem, chosen.threads, device)
     work.check_targets(recipe.problem, [target for some in recipe.forget for target in some.targets])
     recipe = recipe.suited(work.own_settings(recipe.problem))
     with _engine(chosen, store) as engine:
-        going = Sweep(recipe, setting, store, engine)
+        going = Sweep(recipe, setting, store, engine, judge)
         try:
             with watched_sweep(recipe.name, chosen.json) as watch:
                 state = going.run(watch)

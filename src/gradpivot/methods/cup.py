@@ -112,7 +112,8 @@ class CUP(ForgettingDescent):
             rate = length.rate * course.calm(batch.progress)
             weights, size = limited(weights, gradients.gram, longest / rate)
             moved = loop.step(gradients, weights, rate=rate, promised=(intensity >= 0, True))
-            after = loop.losses_again(forget=forget, retain=retain)
+            forget_loss = partial(task.forget_loss, model, batch.forget, forgetting)
+            after = loop.losses_again(forget=forget_loss, retain=retain)
             changes = [Change(*change) for change in zip(before, after, moved, strict=True)]
             wanting = course.behind > LAG and not course.is_hurt and degree < 1 and size < longest / rate
             kept = length.judge(*changes, grow=wanting)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gradpivot.methods.retrain import Retrain
@@ -24,8 +26,15 @@ def mnist() -> Problem:
 def mnist16() -> Problem:
     """The digits at 16×16, as ``mnist-ddpm`` draws them: the classifier that judges its samples."""
     from gradpivot.data.mnist import load_mnist16
+    from gradpivot.models.recogniser import Recogniser
 
-    return _grey("mnist16", load_mnist16, epochs=5, size=16)
+    return replace(
+        _grey("mnist16", load_mnist16, epochs=6, size=16),
+        model=partial(Recogniser, size=16, width=128),
+        training=Retrain(
+            lr=0.1, epochs=6, batch_size=128, weight_decay=5e-4, schedule="one_cycle", nesterov=True
+        ),
+    )
 
 
 def fashion_mnist() -> Problem:

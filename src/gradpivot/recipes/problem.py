@@ -12,6 +12,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.methods.retrain import Retrain
 from gradpivot.models.find import find_model
 from gradpivot.models.images import Images
+from gradpivot.recipes.judging import Judging
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,6 +37,7 @@ class Problem:
         retain_scored: RA is taken on this many retain samples, drawn once, where scoring all would take longer than
             unlearning; on all of them if None.
         images: What its images are like, for models that are chosen by name; None if they are none.
+        judging: How samples are judged, for a generator; None for a model that predicts.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Problem:
     original: Callable[[], nn.Module] | None = None
     retain_scored: int | None = None
     images: Images | None = None
+    judging: Judging | None = None
 
     def training_recipe(self, name: str = "problem") -> Retrain:
         """How to train the model: the problem's own recipe, or a general one with this problem's augmentation.

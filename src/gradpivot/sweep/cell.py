@@ -31,6 +31,8 @@ class Setting:
         device: What each run computes on.
         original: The digest of the original's weights where the problem brings them; None if it is trained here.
         retain_scored: How many retain samples RA is taken on; None for all.
+        judging: How samples of a generator are judged, and the key of the classifier that does; None for a model that
+            predicts.
     """
 
     problem: str
@@ -43,6 +45,12 @@ class Setting:
     device: str
     original: str | None = None
     retain_scored: int | None = None
+    judging: Mapping[str, Any] | None = None
+
+    @property
+    def judge_key(self) -> str | None:
+        """Which model judges the samples of a generator."""
+        return None if self.judging is None else str(self.judging["classifier_key"])
 
     @cached_property
     def key(self) -> str:

@@ -24,7 +24,7 @@ _LONGEST = 400
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Something for a worker: train an original model, or run a cell.
+    """Something for a worker: train an original model (or the one that judges), or run a cell.
 
     Attributes:
         key: Its identity in the store.
@@ -32,6 +32,7 @@ class Job:
         seed: Of the original.
         cell: What to run; None to train the original.
         original: The file with the original's weights.
+        judge: The file with the weights of the classifier that judges a generator's samples; None without one.
         checkpoint: Where a long run keeps its resumable state.
         store: The store's folder and identity: a worker on another machine may not see it.
     """
@@ -43,6 +44,7 @@ class Job:
     original: Path
     checkpoint: Path
     store: tuple[Path, str]
+    judge: Path | None = None
 
     @property
     def title(self) -> str:
@@ -150,7 +152,10 @@ class Answer(NamedTuple):
 
 
 def perform(
-    job: Job, weights: Callable[[], bytes], report: Callable[[int, int], None] | None = None
+    job: Job,
+    weights: Callable[[], bytes],
+    report: Callable[[int, int], None] | None = None,
+    judge: Callable[[], bytes] | None = None,
 ) -> Answer:
     """Do a job in this process, and time it. What people's models and data raise becomes one line.
 
@@ -158,6 +163,7 @@ def perform(
         job: What to do.
         weights: Gives the original's weights; asked only when they are not at hand.
         report: Called with (steps done, steps in all) after every step.
+        judge: Gives the weights of the classifier that judges, where there is one.
     """
     from gradpivot.sweep import work
 
@@ -171,7 +177,7 @@ def perform(
         if job.cell is None:
             value = work.original_weights(job.setting, job.seed, report, checkpoint)
         else:
-            value = work.run_cell(job.cell, weights, checkpoint, report)
+            value = work.run_cell(job.cell, weights, checkpoint, report, judge)
     except GradPivotError as wrong:
         error = str(wrong)
     except Exception as wrong:

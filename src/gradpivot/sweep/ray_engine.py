@@ -67,7 +67,7 @@ class RayEngine:
 
     def submit(self, job: Job) -> None:
         """Hand the job to the cluster."""
-        self._running[self._task.remote(job, [self._reference(job)], str(Path.cwd()))] = job
+        self._running[self._task.remote(job, self._references(job), str(Path.cwd()))] = job
 
     def wait(self, seconds: float) -> list[Outcome]:
         """What has ended since the last call."""
@@ -92,13 +92,13 @@ class RayEngine:
         self._running = {}
         self._ray.shutdown()
 
-    def _reference(self, job: Job) -> Any:
-        """The original's weights in the cluster's object store: sent to a node once, when it first asks."""
-        if job.cell is None:
-            return None
-        if job.original not in self._weights:
-            self._weights[job.original] = self._ray.put(job.original.read_bytes())
-        return self._weights[job.original]
+    def _references(self, job: Job) -> list[Any]:
+        """The original's and the judge's weights in the cluster's object store: sent to a node when it first asks."""
+        files = [] if job.cell is None else [job.original, *([job.judge] if job.judge else [])]
+        for file in files:
+            if file not in self._weights:
+                self._weights[file] = self._ray.put(file.read_bytes())
+        return [self._weights[file] for file in files]
 
     def _outcome(self, reference: Any) -> Outcome:
         job = self._running.pop(reference)
@@ -118,13 +118,14 @@ class RayEngine:
 
 
 def _performed(job: Job, weights: list[Any], where: str) -> Answer:
-    """The task itself, on some node. ``weights`` is in a list, so that Ray fetches it only when it is asked for."""
+    """The task itself, on some node. ``weights`` are in a list, so that Ray fetches each only when it is asked for."""
     import ray
 
     # People's own problems are looked for where they stand, if this node has that folder.
     if where not in sys.path:
         sys.path.insert(0, where)
-    return perform(job, partial(ray.get, weights[0]))
+    original, judge = (partial(ray.get, one) for one in (*weights, None, None)[:2])
+    return perform(job, original, judge=judge)
 
 
 def _connected(address: str) -> Any:

@@ -79,10 +79,13 @@ class Sweep:
         setting: Problem, versions, threads: what else the numbers depend on.
         store: Where finished runs are kept.
         engine: Where they run.
+        judge: The setting of the classifier that judges a generator's samples; None for models that predict.
     """
 
-    def __init__(self, recipe: Recipe, setting: Setting, store: Store, engine: Engine) -> None:
-        self._store, self._engine, self._setting = store, engine, setting
+    def __init__(
+        self, recipe: Recipe, setting: Setting, store: Store, engine: Engine, judge: Setting | None = None
+    ) -> None:
+        self._store, self._engine, self._setting, self._judge = store, engine, setting, judge
         self._cells = {cell.key: cell for cell in cells_of(recipe, setting)}
         finished = store.done(list(self._cells))
         self._missing: dict[str, Cell] = {k: c for k, c in self._cells.items() if k not in finished}
@@ -128,10 +131,12 @@ class Sweep:
         self._tell(watch)
         return self.state
 
-    def _missing_originals(self) -> dict[str, int]:
-        """Key and seed of the original models that missing runs start from and the store does not have."""
-        wanted = {cell.original_key: cell.seed for cell in self._missing.values()}
-        return {key: seed for key, seed in wanted.items() if not self._store.has_original(key)}
+    def _missing_originals(self) -> dict[str, tuple[Setting, int]]:
+        """Setting and seed of the models that missing runs start from or are judged by, and the store has not."""
+        wanted = {cell.original_key: (self._setting, cell.seed) for cell in self._missing.values()}
+        if self._judge is not None and self._missing:
+            wanted[self._judge.original_key(0)] = (self._judge, 0)
+        return {key: what for key, what in wanted.items() if not self._store.has_original(key)}
 
     def _fill(self) -> None:
         """Claim and submit as much as the engine takes; what another sweep has finished meanwhile is passed over."""
@@ -147,8 +152,10 @@ class Sweep:
                 return
 
     def _claimable(self) -> Iterator[str]:
-        """Originals first, then every run whose original is there."""
+        """Originals first, then every run whose original and judge are there."""
         yield from (key for key in self._originals if key not in self._in_flight)
+        if self._setting.judge_key in self._originals:
+            return
         for key, cell in self._missing.items():
             if key not in self._in_flight and cell.original_key not in self._originals:
                 yield key
@@ -156,12 +163,15 @@ class Sweep:
     def _job(self, key: str) -> Job:
         cell = self._missing.get(key)
         original = key if cell is None else cell.original_key
+        setting, seed = self._originals[key] if cell is None else (self._setting, cell.seed)
+        judge = setting.judge_key if cell is not None else None
         return Job(
             key=key,
-            setting=self._setting,
-            seed=self._originals[key] if cell is None else cell.seed,
+            setting=setting,
+            seed=seed,
             cell=cell,
             original=self._store.original_path(original).absolute(),
+            judge=None if judge is None else self._store.original_path(judge).absolute(),
             checkpoint=self._store.checkpoint_path(key).absolute(),
             store=(self._store.folder.absolute(), self._store.id),
         )

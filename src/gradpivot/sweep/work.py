@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load as load_tensors
@@ -16,27 +17,33 @@ from torch import nn
 
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.data.split import ForgetSplit
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate.evaluation import Known, evaluate
+from gradpivot.evaluate.generation_scores import GenerationScores
+from gradpivot.examination import Examination, check_examinable
 from gradpivot.frontier.changes import really_changed
 from gradpivot.frontier.frontier import Point
-from gradpivot.frontier.record import Record
+from gradpivot.frontier.record import Pictures, Record
 from gradpivot.loop import Progress
 from gradpivot.methods import make_method
 from gradpivot.provenance import environment
 from gradpivot.randomness import isolated
 from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import run_key, run_method
+from gradpivot.run import Result, run_key, run_method
 from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.original import train_original
 from gradpivot.tasks.classification import Classification
+from gradpivot.tasks.diffusion import Diffusion
 from gradpivot.weights import constants, weights_digest
 
-__all__ = ["check_setting", "check_targets", "original_weights", "own_settings", "run_cell", "setting_of"]
+__all__ = [
+    "check_setting", "check_targets", "judge_setting", "original_weights", "own_settings", "run_cell", "setting_of",
+]  # fmt: skip
 
 # A worker walks through the cells target by target, so a few splits and models at hand are enough.
 _AT_HAND = 8
 _ORIGINALS: dict[str, tuple[nn.Module, Known]] = {}
+_EXAMINATIONS: dict[tuple[Any, ...], Examination] = {}
 
 
 def setting_of(problem: str, threads: int, device: str) -> Setting:
@@ -53,7 +60,21 @@ def setting_of(problem: str, threads: int, device: str) -> Setting:
         device=device,
         original=_given_original(problem),
         retain_scored=found.retain_scored,
+        judging=_judging(problem, threads, device),
     )
+
+
+def judge_setting(problem: str, threads: int, device: str) -> Setting | None:
+    """The setting of the classifier that judges a generator's samples; None for a problem of models that predict."""
+    judging = _problem(problem).judging
+    return None if judging is None else setting_of(judging.classifier, threads, device)
+
+
+def _judging(problem: str, threads: int, device: str) -> dict[str, Any] | None:
+    judging, judge = _problem(problem).judging, judge_setting(problem, threads, device)
+    if judging is None or judge is None:
+        return None
+    return {**judging.to_dict(), "classifier_key": judge.original_key(0)}
 
 
 def check_setting(setting: Setting) -> None:
@@ -64,7 +85,7 @@ def check_setting(setting: Setting) -> None:
             f"this worker has {mine}, the sweep {dict(setting.versions)}; install the same versions everywhere"
         )
     here = setting_of(setting.problem, setting.threads, setting.device)
-    for part in ("name", "data", "model", "training", "original", "retain_scored"):
+    for part in ("name", "data", "model", "training", "original", "retain_scored", "judging"):
         if getattr(here, part) != getattr(setting, part):
             raise GradPivotError(
                 f"the problem {setting.problem} has another {part} on this worker ({getattr(here, part)}) than in the "
@@ -99,7 +120,9 @@ def _versions() -> dict[str, str | None]:
 def check_targets(problem: str, targets: Sequence[Mapping[str, Any]]) -> None:
     """Raise, before anything runs, if something is to be forgotten that the data do not have."""
     for target in targets:
-        _split(problem, _hashable(target), 0)
+        split = _split(problem, _hashable(target), 0)
+        if _problem(problem).judging is not None:
+            check_examinable(split)
 
 
 def own_settings(problem: str) -> Mapping[str, Any]:
@@ -133,6 +156,7 @@ def run_cell(
     original: Callable[[], bytes],
     checkpoint: Path | None = None,
     progress: Progress | None = None,
+    judge: Callable[[], bytes] | None = None,
 ) -> Record:
     """Run one cell and score what comes out.
 
@@ -141,34 +165,17 @@ def run_cell(
         original: Gives the original model's weights, as :func:`original_weights` made them.
         checkpoint: Where a long run keeps a resumable state.
         progress: Called with (steps done, steps in all) after every step.
+        judge: Gives the weights of the classifier that judges a generator's samples.
     """
     started = time.perf_counter()
     torch.set_num_threads(cell.setting.threads)
-    problem = _problem(cell.setting.problem)
     split = _split(cell.setting.problem, _hashable(cell.target), cell.seed)
     model, known = _original(cell, original)
+    examination = _examination(cell, judge)
     if cell.role == "original":
-        task = problem.task or Classification()
-        scores = evaluate(model, split, task, retain_scored=problem.retain_scored, known=known)
-        point, timing, told = Point(label="Original", settings={}, scores=scores), {}, {}
+        done = _scored(cell, split, model, known, examination)
     else:
-        method = make_method(cell.method)
-        if checkpoint is not None and checkpoint.exists():
-            _discard_unusable(checkpoint, run_key(split, method, cell.seed, model))
-        result = run_method(
-            model,
-            split,
-            method,
-            seed=cell.seed,
-            task=problem.task,
-            factory=problem.model,
-            progress=progress,
-            checkpoint=checkpoint,
-            keep_checkpoint=True,
-            retain_scored=problem.retain_scored,
-        )
-        point, told = result.point(), telemetry(result.history)
-        timing = {"unlearning": result.seconds, "evaluation": result.evaluation_seconds}
+        done = _unlearned(cell, split, model, examination, checkpoint, progress)
     return Record(
         key=cell.key,
         problem=cell.setting.name,
@@ -180,16 +187,86 @@ def run_cell(
         series=cell.series,
         method=str(cell.method.get("method", "")),
         # The steps' telemetry is 20 KB a run; what tables can use of it is three numbers.
-        point=Point.from_dict({**point.to_dict(), "history": {}}),
+        point=Point.from_dict({**done.point.to_dict(), "history": {}}),
         provenance={
             "setting_key": cell.setting.key,
             "cell": cell.to_dict(),
             "split": split.facts(),
             "environment": environment(cell.setting.device),
-            "telemetry": told,
-            "timing": {**timing, "total": time.perf_counter() - started},
+            "telemetry": done.telemetry,
+            "timing": {**done.timing, "total": time.perf_counter() - started},
         },
+        pictures=done.pictures,
     )
+
+
+class _Done(NamedTuple):
+    """What came of a cell."""
+
+    point: Point
+    timing: Mapping[str, float] = {}
+    telemetry: Mapping[str, float] = {}
+    pictures: Pictures | None = None
+
+
+def _scored(
+    cell: Cell, split: ForgetSplit, model: nn.Module, known: Known, examination: Examination | None
+) -> _Done:
+    """The original as it is."""
+    if examination is not None:
+        judged, pictures = examination.of(model)
+        return _Done(Point(label="Original", settings={}, scores=judged), pictures=pictures)
+    problem = _problem(cell.setting.problem)
+    task = problem.task or Classification()
+    scores = evaluate(model, split, task, retain_scored=problem.retain_scored, known=known)
+    return _Done(Point(label="Original", settings={}, scores=scores))
+
+
+def _unlearned(
+    cell: Cell,
+    split: ForgetSplit,
+    model: nn.Module,
+    examination: Examination | None,
+    checkpoint: Path | None,
+    progress: Progress | None,
+) -> _Done:
+    """A method's run, or the reference."""
+    problem, method = _problem(cell.setting.problem), make_method(cell.method)
+    if checkpoint is not None and checkpoint.exists():
+        _discard_unusable(checkpoint, run_key(split, method, cell.seed, model))
+    result = run_method(
+        model,
+        split,
+        method,
+        seed=cell.seed,
+        task=problem.task,
+        factory=problem.model,
+        progress=progress,
+        checkpoint=checkpoint,
+        keep_checkpoint=True,
+        retain_scored=problem.retain_scored,
+    )
+    told = telemetry(result.history)
+    if examination is None:
+        timing = {"unlearning": result.seconds, "evaluation": result.evaluation_seconds}
+        return _Done(result.point(), timing, told)
+    started = time.perf_counter()
+    point, pictures = _examined(result, examination, split)
+    timing = {"unlearning": result.seconds, "evaluation": time.perf_counter() - started}
+    return _Done(point, timing, told, pictures)
+
+
+def _examined(result: Result, examination: Examination, split: ForgetSplit) -> tuple[Point, Pictures | None]:
+    """A generator's run as a point, and what it drew."""
+    lost = GenerationScores.of_diverged([int(name) for name in split.classes])
+    if result.diverged:
+        return result.point(lost), None
+    try:
+        scores, pictures = examination.of(result.model)
+    except NonFiniteError as error:
+        diverged = {"step": len(result.history.get("step", ())) - 1, "reason": str(error)}
+        return replace(result, diverged=diverged).point(lost), None
+    return result.point(scores), pictures
 
 
 def _discard_unusable(path: Path, key: str) -> None:
@@ -256,6 +333,26 @@ def _original(cell: Cell, weights: Callable[[], bytes]) -> tuple[nn.Module, Know
             _ORIGINALS.pop(next(iter(_ORIGINALS)))
         _ORIGINALS[key] = model.to(cell.setting.device).eval(), Known()
     return _ORIGINALS[key]
+
+
+def _examination(cell: Cell, weights: Callable[[], bytes] | None) -> Examination | None:
+    """The examination of a problem's generators; the real images are looked at once for each thing to forget."""
+    if cell.setting.judging is None:
+        return None
+    key = (cell.setting.judge_key or "", cell.setting.problem, _hashable(cell.target), cell.seed)
+    if key not in _EXAMINATIONS:
+        problem = _problem(cell.setting.problem)
+        if problem.judging is None or weights is None or not isinstance(problem.task, Diffusion):
+            raise GradPivotError(f"the problem {problem.name} does not say how its samples are judged")
+        classifier = _problem(problem.judging.classifier).model()
+        classifier.load_state_dict(load_tensors(weights()))
+        split = _split(cell.setting.problem, _hashable(cell.target), cell.seed)
+        while len(_EXAMINATIONS) >= _AT_HAND:
+            _EXAMINATIONS.pop(next(iter(_EXAMINATIONS)))
+        _EXAMINATIONS[key] = Examination(
+            problem.judging, classifier.to(cell.setting.device).eval(), problem.task, split
+        )
+    return _EXAMINATIONS[key]
 
 
 def _target(problem: str) -> Any:

@@ -38,7 +38,8 @@ def serve(engine: Connection[Any, Any]) -> None:
             job: Job = engine.recv()
         except (EOFError, OSError):
             return
-        engine.send(perform(job, job.original.read_bytes, _Reporting(engine)))
+        judge = job.judge.read_bytes if job.judge is not None else None
+        engine.send(perform(job, job.original.read_bytes, _Reporting(engine), judge))
 
 
 class _Reporting:

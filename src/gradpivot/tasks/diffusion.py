@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 from gradpivot.errors import GradPivotError
 from gradpivot.objectives import objective as objective_named
 from gradpivot.tasks.batch import Adapter, input_and_target
+from gradpivot.tasks.task import Forgetting
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -51,6 +52,8 @@ class Diffusion:
         timesteps: T.
         beta_start: The first β of the linear schedule.
         beta_end: Its last one.
+        loss_unit: The change of a loss that matters as one nat does to a classifier: what trained models predict noise
+            to, whatever the images.
         adapter: From a sample or batch to (image, label). Images are bytes, or floating-point in [0, 1]; the model gets
             them in [−1, 1].
     """
@@ -62,6 +65,7 @@ class Diffusion:
     timesteps: int = 1000
     beta_start: float = 1e-4
     beta_end: float = 0.02
+    loss_unit: float = 0.05
     adapter: Adapter = input_and_target
 
     def __post_init__(self) -> None:
@@ -127,21 +131,60 @@ class Diffusion:
         ``other_class``, ``negative_ce`` for ``negative_mse``. Labels are not dropped: what is forgotten is the class
         under its name.
         """
+        meant, noisy, labels, taught = self._to_forget(model, batch, objective)
+        predicted = self.predicted(model, noisy, labels)
+        if taught is None:
+            return meant(predicted, noisy.noise)
+        (target,) = self._teachers(model, noisy, taught)
+        return meant(predicted, target)
+
+    def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
+        """:meth:`forget_loss`, and how much of what the label says about its images is forgotten.
+
+        By the errors e_c = ‖ε − ε_θ(x_t, t, c)‖² and e_∅, per pixel: 1 − (e_∅ − e_c)/loss_unit. Over samples and
+        timesteps e_∅ − e_c is the information that the label carries about the image (Kong, Brekelmans & Ver Steeg,
+        "Information-Theoretic Diffusion", ICLR 2023), here with equal weights for all t. The mean is 1 where the label
+        helps no more than none does. A single sample's number may lie outside [0, 1].
+
+        Takes one more prediction than :meth:`forget_loss`, together with the teacher's.
+        """
         import torch
 
+        if objective.name == "noise_image":
+            raise GradPivotError(
+                "the objective noise_image looks at no image of what is forgotten, so there is no degree of it; use "
+                "dial='angle', or the objective other_class"
+            )
+        meant, noisy, labels, taught = self._to_forget(model, batch, objective)
+        predicted = self.predicted(model, noisy, labels)
+        nothing = torch.full_like(labels, self.no_class)
+        asked = [nothing] if taught is None or meant.name == "no_class" else [nothing, taught]
+        without, *others = self._teachers(model, noisy, *asked)
+        target = noisy.noise if taught is None else (*others, without)[0]
+        gain = (without - noisy.noise).square() - (predicted.detach() - noisy.noise).square()
+        degree = 1 - gain.flatten(1).mean(1).double() / self.loss_unit
+        return Forgetting(meant(predicted, target), degree)
+
+    def _to_forget(
+        self, model: nn.Module, batch: Any, objective: Objective
+    ) -> tuple[Objective, Noisy, Tensor, Tensor | None]:
+        """What the objective means here, the noisy batch, its labels, and those whose prediction is the target."""
         if objective.name in MEANT_HERE:
             objective = objective_named(MEANT_HERE[objective.name])
         images, labels = self.clean(model, batch)
         if objective.name == "noise_image":
             images = 2 * _uniform_like(images) - 1
         noisy = self.noised(images)
-        taught = self._taught(objective.name, labels)
-        predicted = self.predicted(model, noisy, labels)
-        if taught is None:
-            return objective(predicted, noisy.noise)
+        return objective, noisy, labels, self._taught(objective.name, labels)
+
+    def _teachers(self, model: nn.Module, noisy: Noisy, *labels: Tensor) -> tuple[Tensor, ...]:
+        """Predictions for other labels, without gradient, from one pass."""
+        import torch
+
+        times = len(labels)
+        repeated = Noisy(*(torch.cat([part] * times) for part in noisy))
         with torch.no_grad():
-            target = self.predicted(model, noisy, taught)
-        return objective(predicted, target)
+            return self.predicted(model, repeated, torch.cat(labels)).chunk(times)
 
     def predict(self, model: nn.Module, batch: Any) -> NoReturn:
         """Nothing: a generator is judged by what it makes.

@@ -27,7 +27,7 @@ class Forgetting(NamedTuple):
     loss: Tensor
     """L_f, the mean over the batch."""
     degree: Tensor
-    """How much of each sample is forgotten, n numbers in [0, 1]; their mean over D_f is what γ asks for."""
+    """How much of each sample is forgotten, n numbers whose mean over D_f is what γ asks for: 1 is all of it."""
 
 
 class Task(Protocol):

@@ -1,0 +1,145 @@
+"""The examination of a generator: samples of every class from the same noise, judged by a classifier and real images.
+
+Every model of a problem is drawn from with the same seeds, so that scores and pictures differ by the model alone.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gradpivot.data.loader import Loader
+from gradpivot.data.order import cut
+from gradpivot.data.png import encode_rgb
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.evaluation import scored_part
+from gradpivot.evaluate.frechet import Features, inception, statistics_of
+from gradpivot.evaluate.generation import Judge, Reference, recogniser_features
+from gradpivot.evaluate.generation_scores import GenerationScores
+from gradpivot.frontier.record import Pictures
+from gradpivot.sampling import Sampler
+from gradpivot.tasks.classification import Classification
+from gradpivot.tasks.diffusion import Diffusion
+from gradpivot.training import accuracy_on_test
+
+if TYPE_CHECKING:
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.loop import Progress
+    from gradpivot.recipes.judging import Judging
+
+__all__ = ["Examination", "Examined", "check_examinable"]
+
+_BATCH = 256
+
+
+class Examined(NamedTuple):
+    """What came out."""
+
+    scores: GenerationScores
+    pictures: Pictures
+
+
+def check_examinable(split: ForgetSplit) -> None:
+    """Raise unless what is forgotten can be asked for.
+
+    Raises:
+        GradPivotError: for anything but whole classes.
+    """
+    if split.kind != "class":
+        raise GradPivotError(
+            f"a generator is judged by classes, and what is forgotten here is {split.kind!r}; forget a class"
+        )
+
+
+class Examination:
+    """Examines the models of one problem, for one thing to forget.
+
+    Args:
+        judging: How.
+        classifier: From images (n, c, h, w) in [0, 1] to logits.
+        task: What the generators are trained for.
+        split: What is forgotten, and the real images.
+
+    Raises:
+        GradPivotError: if the classifier recognises too few real images, or no class is forgotten.
+    """
+
+    def __init__(self, judging: Judging, classifier: nn.Module, task: Diffusion, split: ForgetSplit) -> None:
+        check_examinable(split)
+        self._judging, self._task = judging, task
+        self._classes = [int(name) for name in split.classes]
+        self._device = next(classifier.parameters()).device
+        accuracy = accuracy_on_test(classifier, split, Classification(adapter=task.adapter))
+        if accuracy < judging.least:
+            raise GradPivotError(
+                f"the classifier recognises {100 * accuracy:.2f} % of the test images; to judge it must be "
+                f"{100 * judging.least:g} % or more: train it longer"
+            )
+        features = [self._features(name, classifier) for name in judging.features]
+        real = [Reference(one, statistics_of(self._real(split), one)) for one in features]
+        self._judge = Judge(classifier, accuracy, self._classes, real, judging.rescale)
+        self._sampler = Sampler(kind=judging.sampler, steps=judging.steps, guidance=judging.guidance)
+
+    def of(self, model: nn.Module, progress: Progress | None = None) -> Examined:
+        """Draw from ``model`` and judge what it drew.
+
+        Raises:
+            NonFiniteError: if the samples are not finite.
+        """
+        rows = [*self._classes, *(c for c in range(self._task.classes) if c not in self._classes)]
+        kept: list[Tensor] = []
+        scores = self._judge.conditional(self._drawn(model, rows, kept, progress))
+        return Examined(scores, _sheet(torch.cat(kept), rows, self._judging.columns))
+
+    def _drawn(
+        self, model: nn.Module, rows: list[int], kept: list[Tensor], progress: Progress | None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches of samples and classes; the first columns of every class are put aside on the way."""
+        many = self._judging.samples
+        labels = torch.tensor(rows).repeat_interleave(many)
+        # A column is a seed, whatever the class: the same noise in every row.
+        seeds = [*range(many)] * len(rows)
+        done = 0
+        for images, asked in self._sampler.batches(model, self._task, labels, seeds, progress=progress):
+            number = torch.arange(done, done + len(images)) % many
+            kept.append(images[number < self._judging.columns])
+            done += len(images)
+            yield images.to(self._device), asked
+
+    def _real(self, split: ForgetSplit) -> Iterator[Tensor]:
+        """Real images of the classes that are kept."""
+        indices = scored_part(split.retain_indices, self._judging.reference_images)
+        loader = Loader(split.train, self._device, seed=0)
+        for batch in loader.batches(cut(indices, _BATCH), epoch=-1):
+            yield self._task.adapter(batch)[0]
+
+    def _features(self, name: str, classifier: nn.Module) -> Features:
+        if name == "inception":
+            return inception(str(self._device))
+        if not (hasattr(classifier, "features") and hasattr(classifier, "width")):
+            raise GradPivotError(
+                f"{type(classifier).__name__} has no 'features' and 'width', which in-domain distances are by; use "
+                f"features=('inception',)"
+            )
+        return recogniser_features(classifier, self._judging.classifier, str(self._device))  # type: ignore[arg-type]
+
+
+def _sheet(images: Tensor, rows: list[int], columns: int) -> Pictures:
+    """Samples, row by row, as one picture."""
+    _, channels, height, width = images.shape
+    pixels = (
+        (images.clamp(0, 1) * 255)
+        .round()
+        .to(torch.uint8)
+        .expand(-1, 3 if channels == 1 else channels, -1, -1)
+    )
+    grid = pixels.reshape(len(rows), columns, 3, height, width).permute(0, 3, 1, 4, 2)
+    sheet = np.ascontiguousarray(grid.reshape(len(rows) * height, columns * width, 3).numpy())
+    return Pictures(
+        png=base64.b64encode(encode_rgb(sheet)).decode("ascii"), rows=tuple(rows), columns=columns
+    )

@@ -1,0 +1,152 @@
+"""Sweeps of generators: trained, unlearned and judged by the same machinery as classifiers."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+
+import numpy as np
+import pytest
+
+pytest.importorskip("diffusers")
+
+from gradpivot.data.png import decode_rgb
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.generation_scores import GenerationScores
+from gradpivot.frontier.record import Record
+from gradpivot.recipes.recipe import load_recipe
+from gradpivot.sweep import work
+from gradpivot.sweep.store import Store
+from gradpivot.sweep.sweeping import Sweep
+from lab import InlineEngine
+
+MODULE = '''
+from functools import partial
+import torch
+from torch.utils.data import TensorDataset
+from gradpivot.methods.retrain import Retrain
+from gradpivot.models.ddpm import small_unet
+from gradpivot.models.recogniser import Recogniser
+from gradpivot.recipes.judging import Judging
+from gradpivot.recipes.problem import Problem
+from gradpivot.tasks.diffusion import Diffusion
+
+def patches(seed):
+    """Bright in another quarter for each class."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(60) % 3
+    images = torch.randint(0, 60, (60, 1, 8, 8), generator=generator)
+    for image, label in zip(images, labels):
+        image[0, 4 * (label // 2):4 * (label // 2) + 4, 4 * (label % 2):4 * (label % 2) + 4] += 180
+    return TensorDataset(images.to(torch.uint8), labels)
+
+def load():
+    return patches(0), patches(1)
+
+def seer():
+    return Problem(name="seer", load=load, model=partial(Recogniser, 3, size=8, width=8),
+                   training=Retrain(epochs=LEARN, lr=0.1, batch_size=20))
+
+def generator():
+    return Problem(name="tiny-ddpm", load=load, model=partial(small_unet, size=8, classes=3),
+                   training=Retrain(optimizer="adam", lr=1e-3, epochs=1, batch_size=20, weight_decay=0),
+                   task=Diffusion(classes=3, timesteps=20), settings={"batch_size": 20, "augment": "none"},
+                   judging=Judging(classifier=f"{__name__}:seer", samples=4, columns=2, steps=2))
+'''
+RECIPE = """
+schema: gradpivot.recipe/1
+problem: {module}:generator
+forget: {{{forget}}}
+seeds: 1
+protocols:
+  clean:
+    settings: {{iterations: 2}}
+    series:
+      CUP: {{method: cup, gamma: [0.2, 0.8]}}
+      SalUn: {{method: salun, lr: {rate}}}
+"""
+
+
+def swept(
+    folder, monkeypatch, *, forget: str = "classes: 1", rate: str = "1e-3", learn: int = 12
+) -> tuple[Store, InlineEngine, list[Record]]:
+    monkeypatch.syspath_prepend(str(folder))
+    module = f"tiny_{uuid.uuid4().hex[:8]}"
+    (folder / f"{module}.py").write_text(MODULE.replace("LEARN", str(learn)))
+    (folder / "recipe.yaml").write_text(RECIPE.format(module=module, forget=forget, rate=rate))
+    recipe = load_recipe(folder / "recipe.yaml")
+    setting, judge = (make(recipe.problem, 1, "cpu") for make in (work.setting_of, work.judge_setting))
+    work.check_targets(recipe.problem, [target for some in recipe.forget for target in some.targets])
+    store, engine = Store(folder / "store", create=True), InlineEngine()
+    Sweep(recipe.suited(work.own_settings(recipe.problem)), setting, store, engine, judge).run()
+    return store, engine, store.records()
+
+
+def test_a_sweep_of_generators_keeps_what_was_judged_and_drawn(tmp_path, monkeypatch):
+    store, engine, records = swept(tmp_path, monkeypatch)
+    assert [job.cell is None for job in engine.seen] == [True, True] + [False] * 5
+    assert sorted(record.series for record in records) == ["CUP", "CUP", "Original", "Retrain", "SalUn"]
+    for record in records:
+        scores = record.point.scores
+        assert isinstance(scores, GenerationScores)
+        assert (scores.n, scores.asked, scores.forgotten) == (12, (0, 1, 2), (1,))
+        assert scores.classifier_accuracy >= 0.99
+        assert scores.frechet[0].n == 8
+        assert scores.frechet[0].n_reference == 40
+        assert record.pictures is not None
+        assert (record.pictures.rows, record.pictures.columns) == ((1, 0, 2), 2)
+        sheet = decode_rgb(base64.b64decode(record.pictures.png), 16, 24)
+        assert sheet.std() > 0
+    assert Record.from_dict(records[0].to_dict()) == records[0]
+    assert store.check()[1] == []
+    store.close()
+
+
+def test_a_finished_sweep_of_generators_runs_nothing_again(tmp_path, monkeypatch):
+    store, _, records = swept(tmp_path, monkeypatch)
+    original = next(record for record in records if record.role == "original")
+    weights = {path.stem: path.read_bytes() for path in (tmp_path / "store" / "originals").glob("*.safe*")}
+    cell = work.Cell.from_dict(original.provenance["cell"])
+    again = work.run_cell(
+        cell, lambda: weights[cell.original_key], judge=lambda: weights[cell.setting.judge_key]
+    )
+    assert again.point.scores == original.point.scores
+    assert again.pictures == original.pictures
+    recipe, engine = load_recipe(tmp_path / "recipe.yaml"), InlineEngine()
+    recipe = recipe.suited(work.own_settings(recipe.problem))
+    state = Sweep(recipe, cell.setting, store, engine, work.judge_setting(recipe.problem, 1, "cpu")).run()
+    assert (state.done, engine.seen) == (5, [])
+    store.close()
+
+
+def test_a_generator_that_diverged_counts_with_zeros(tmp_path, monkeypatch):
+    store, _, records = swept(tmp_path, monkeypatch, rate="1e30")
+    lost = next(record for record in records if record.series == "SalUn")
+    assert lost.point.diverged
+    assert lost.point.scores.vector() == (0, 0)
+    assert lost.pictures is None
+    store.close()
+
+
+def test_a_classifier_that_knows_too_little_may_not_judge(tmp_path, monkeypatch):
+    store, _, records = swept(tmp_path, monkeypatch, learn=1)
+    assert records == []
+    reasons = {reason for _, _, reason in store.failures()}
+    assert len(reasons) == 1
+    assert "to judge it must be 99 % or more" in reasons.pop()
+    store.close()
+
+
+def test_a_generator_is_judged_by_classes(tmp_path, monkeypatch):
+    with pytest.raises(GradPivotError, match="judged by classes, and what is forgotten here is 'random'"):
+        swept(tmp_path, monkeypatch, forget="fraction: 0.1")
+
+
+def test_all_models_are_drawn_from_with_the_same_noise(tmp_path, monkeypatch):
+    """Two settings that change nothing give the very same pictures and scores."""
+    store, _, records = swept(tmp_path, monkeypatch, rate="[1e-30, 2e-30]")
+    still = [record for record in records if record.series in ("SalUn", "Original")]
+    assert len(still) == 3
+    assert len({record.pictures.png for record in still}) == 1
+    assert np.ptp([record.point.scores.fidelity for record in still]) < 1e-9
+    store.close()
