@@ -237,21 +237,14 @@ def _(chosen: options.ReproduceDigitsOptions) -> int:
 
 @run.register
 def _(chosen: options.ReproduceCifar10ClassOptions) -> int:
-    """A sweep in ``out/store``, then its comparison in ``out``."""
-    from gradpivot.cli.sweeping import sweep
+    return _swept_and_compared(
+        chosen, {"short": "cifar10-pretrained", "full": "cifar10-class"}[chosen.preset]
+    )
 
-    refuse_file(chosen.out)
-    store = chosen.out / "store"
-    shared = {
-        name: getattr(chosen, name)
-        for name in ("classes", "methods", "protocols", "seeds", "jobs", "threads")
-    }
-    recipe = {"short": "cifar10-pretrained", "full": "cifar10-class"}[chosen.preset]
-    state, failures = sweep(options.SweepOptions(recipe=recipe, store=store, **shared))
-    if not chosen.json:
-        say_sweep(state, failures, store)
-    run(options.CompareOptions(store=store, out=chosen.out, json=chosen.json))
-    return 0 if state.is_whole else 1
+
+@run.register
+def _(chosen: options.ReproduceDdpmOptions) -> int:
+    return _swept_and_compared(chosen, {"small": "mnist-ddpm", "full": "cifar10-ddpm"}[chosen.preset])
 
 
 @run.register
@@ -470,6 +463,23 @@ def _(chosen: options.DataCheckOptions) -> int:
 def _(chosen: options.CompletionOptions) -> int:
     print_completion(chosen.shell)
     return 0
+
+
+def _swept_and_compared(
+    chosen: options.ReproduceCifar10ClassOptions | options.ReproduceDdpmOptions, recipe: str
+) -> int:
+    """A sweep in ``out/store``, then its comparison in ``out``."""
+    from gradpivot.cli.sweeping import sweep
+
+    refuse_file(chosen.out)
+    store = chosen.out / "store"
+    named = {field.name for field in dataclasses.fields(options.SweepOptions)} - {"json"}
+    shared = {name: value for name, value in vars(chosen).items() if name in named}
+    state, failures = sweep(options.SweepOptions(recipe=recipe, store=store, **shared))
+    if not chosen.json:
+        say_sweep(state, failures, store)
+    run(options.CompareOptions(store=store, out=chosen.out, json=chosen.json))
+    return 0 if state.is_whole else 1
 
 
 def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> int:

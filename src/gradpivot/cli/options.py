@@ -23,6 +23,7 @@ __all__ = [
     "RecipesOptions",
     "ReportOptions",
     "ReproduceCifar10ClassOptions",
+    "ReproduceDdpmOptions",
     "ReproduceDigitsOptions",
     "ReproduceToyOptions",
     "ReproduceVaeOptions",
@@ -72,7 +73,7 @@ class ProblemRun(_Run):
     """What every command that computes on a problem of the user's has."""
 
     problem: str = "digits"
-    """digits, toy, cifar10, cifar10-small, mnist, fashion-mnist, svhn, or your own as my_module:my_problem."""
+    """digits, toy, cifar10, cifar10-small, mnist, fashion-mnist, svhn, mnist-ddpm, or yours as my_module:my_problem."""
     model: str | None = None
     """Another model: resnet18, resnet20, resnet56, small, cnn, my_module:make_model, timm:NAME, torchvision:NAME."""
     normalise: str | None = None
@@ -268,6 +269,40 @@ class ReproduceVaeOptions(_Run):
     """Which digit to forget."""
     json: bool = False
     """Print the numbers as JSON on standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceDdpmOptions:
+    """The paper's generation experiment: a class taken out of a class-conditional diffusion model.
+
+    A sweep of CUP, WS, SalUn and SA, each model judged by samples from the same noise, and tables, pictures and a page
+    of them; killed or interrupted, the same command goes on. Needs the extra 'diffusion'.
+
+    example: gradpivot reproduce ddpm --preset small --out runs/ddpm
+
+    example: gradpivot reproduce ddpm --preset full --classes 1 --methods cup --gpus 1
+    """
+
+    out: Path = Path("runs/ddpm")
+    """Where tables, pictures and the page go; finished runs are kept in its folder 'store'."""
+    preset: Literal["small", "full"] = "small"
+    """small: MNIST at 16×16, for a CPU; needs 'gradpivot data get mnist'. full: the paper's CIFAR-10, for GPUs."""
+    classes: str | None = None
+    """Forget these classes, one at a time: 3, or 0-9. 3 for small and all ten for full if not given."""
+    methods: str = "all"
+    """Only these methods, for example cup,salun."""
+    protocols: str = "all"
+    """Only these protocols: paper (as printed) or clean (our defaults)."""
+    seeds: int | None = None
+    """How many seeds, from 0 on; 1 if not given."""
+    jobs: int | None = None
+    """Runs at once; as many as there are cores if not given."""
+    threads: int = 1
+    """Threads of each run; last digits depend on it."""
+    gpus: float = 0.0
+    """GPUs of each run."""
+    json: bool = False
+    """Print the comparison as JSON on standard output."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ _EXPERIMENTS: dict[str, type[Any]] = {
     "digits": options.ReproduceDigitsOptions,
     "cifar10-class": options.ReproduceCifar10ClassOptions,
     "vae": options.ReproduceVaeOptions,
+    "ddpm": options.ReproduceDdpmOptions,
 }
 _STORE: dict[str, type[Any]] = {
     "export": options.StoreExportOptions,
