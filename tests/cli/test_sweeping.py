@@ -160,12 +160,11 @@ def test_reproduce_is_a_sweep_and_its_comparison(lab, sweep, tmp_path, capsys, m
     assert main(words) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "4 of 4 runs are in" in told
-    assert {"standings.json", "standings.html"} <= {path.name for path in out.iterdir()} or sorted(
-        out.iterdir()
-    )
+    assert {"standings.json", "standings.html", "store"} <= {path.name for path in out.iterdir()}
     assert main([*words, "--preset", "full", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["schema"].startswith("gradpivot.standings")
-    assert asked == ["cifar10-pretrained", "cifar10-class"]
+    assert main(["reproduce", "ddpm", *words[2:], "--json"]) == 0
+    assert asked == ["cifar10-pretrained", "cifar10-class", "mnist-ddpm"]
 
 
 def test_without_the_data_reproduce_says_how_to_get_them(tmp_path, capsys, monkeypatch):

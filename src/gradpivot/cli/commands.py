@@ -281,6 +281,13 @@ def _(chosen: options.ReproduceVaeOptions) -> int:
 
 
 @run.register
+def _(chosen: options.JudgeOptions) -> int:
+    from gradpivot.cli.judging import judge
+
+    return judge(chosen)
+
+
+@run.register
 def _(chosen: options.MethodsOptions) -> int:
     from gradpivot.methods import list_methods, method_class
 

@@ -17,6 +17,7 @@ __all__ = [
     "DataGetOptions",
     "DataListOptions",
     "DemoOptions",
+    "JudgeOptions",
     "MethodsOptions",
     "ProblemOptions",
     "ProblemRun",
@@ -154,6 +155,41 @@ class UnlearnOptions(ProblemOptions):
     """The run's folder."""
     overwrite: bool = False
     """Replace a finished run in the same folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions(ProblemRun):
+    """Judge what generators draw: what a classifier calls their samples, and how far these are from real images.
+
+    All models draw from the same noise. Writes judged.json and a sheet of samples a model.
+
+    example: gradpivot judge --problem mnist-ddpm --weights runs/ddpm/model.safetensors runs/without-3/model.safetensors
+    --classes 3 --samples 500
+
+    example: gradpivot judge --problem mnist-ddpm --weights runs/without-3/model.safetensors --classes 3 --features
+    inception
+    """
+
+    problem: str = "mnist-ddpm"
+    """mnist-ddpm, cifar10-ddpm, or yours as my_module:my_problem."""
+    weights: tuple[Path, ...]
+    """One file a model (.pt, .pth, .bin, .ckpt, safetensors)."""
+    classes: str | None = None
+    """What was to be forgotten: 3, or 3,5, or 0-4."""
+    classifier: Path | None = None
+    """Weights of the classifier; trained, and kept in the folder, if not given."""
+    samples: int | None = None
+    """Samples a class; as many as the problem says if not given."""
+    features: tuple[Literal["classifier", "inception"], ...] = ()
+    """What Fréchet distances are by; what the problem says if not given."""
+    sampler: Literal["ddim", "ancestral"] | None = None
+    """How samples are drawn; what the problem says if not given."""
+    steps: int | None = None
+    """Denoising steps; what the problem says if not given."""
+    guidance: float | None = None
+    """s of the guidance (1 + s)·ε_c − s·ε_∅; what the problem says if not given."""
+    out: Path = Path("runs/judged")
+    """The folder."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,6 +80,7 @@ def _commands() -> dict[str, Callable[..., Any]]:
         "train": options.TrainOptions,
         "unlearn": _choosing_method(options.UnlearnOptions),
         "trace": _choosing_method(options.TraceOptions),
+        "judge": options.JudgeOptions,
         "reproduce": _nested("Run one of the paper's experiments, or ours.", _EXPERIMENTS),
         "sweep": options.SweepOptions,
         "compare": options.CompareOptions,

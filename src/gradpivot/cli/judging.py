@@ -1,0 +1,156 @@
+"""The judge command: samples of a generator, what a classifier calls them, how far they are from real images."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.cli.console import bar, say, say_json, wants_bars
+from gradpivot.cli.inputs import device_named, problem_of, refuse_file, set_threads, split_of
+from gradpivot.errors import GradPivotError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import nn
+
+    from gradpivot.cli.options import JudgeOptions
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.examination import Examined
+    from gradpivot.recipes.judging import Judging
+    from gradpivot.recipes.problem import Problem
+
+__all__ = ["judge"]
+
+_SCHEMA = "gradpivot.judged/1"
+
+
+def judge(chosen: JudgeOptions) -> int:
+    """Draw from every model that the options name, judge each alike, and keep numbers and pictures."""
+    from gradpivot.atomic import write_text
+
+    refuse_file(chosen.out)
+    set_threads(chosen.threads)
+    device, problem = device_named(chosen.device), problem_of(chosen)
+    judging = _judging(problem, chosen)
+    if chosen.classes is None:
+        raise GradPivotError("say what was to be forgotten, for example --classes 3")
+    split = split_of(problem, classes=chosen.classes)
+    judged = _examined(chosen, problem, judging, split, device)
+    facts = {
+        "schema": _SCHEMA,
+        "problem": problem.name,
+        "judging": judging.to_dict(),
+        "split": split.facts(),
+        "models": [
+            {
+                "name": name,
+                "scores": examined.scores.to_dict(),
+                "ra": examined.scores.ra,
+                "ua": examined.scores.ua,
+            }
+            for name, examined in judged.items()
+        ],
+        "environment": _environment(device),
+    }
+    text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+    write_text(chosen.out / "judged.json", text)
+    if chosen.json:
+        say_json(text)
+    else:
+        say(_table(judged), f"Numbers and pictures are in {chosen.out}")
+    return 0
+
+
+def _judging(problem: Problem, chosen: JudgeOptions) -> Judging:
+    if problem.judging is None:
+        raise GradPivotError(
+            f"{problem.name} is no generator, or does not say how its samples are judged; give its Problem judging=, "
+            f"or use 'gradpivot unlearn', which scores models that predict"
+        )
+    typed = {
+        name: value
+        for name in ("samples", "features", "sampler", "steps", "guidance")
+        if (value := getattr(chosen, name)) not in (None, ())
+    }
+    if "samples" in typed:
+        typed["columns"] = min(problem.judging.columns, typed["samples"])
+    return dataclasses.replace(problem.judging, **typed)
+
+
+def _examined(
+    chosen: JudgeOptions, problem: Problem, judging: Judging, split: ForgetSplit, device: str
+) -> dict[str, Examined]:
+    from gradpivot.atomic import replacing
+    from gradpivot.cli.interrupt import terminating
+    from gradpivot.examination import Examination
+    from gradpivot.foreign import load_foreign
+    from gradpivot.tasks.diffusion import Diffusion
+
+    models = {}
+    for file in chosen.weights:
+        model = problem.model()
+        load_foreign(model, file, ())
+        models[_name(file)] = model.to(device).eval()
+    if len(models) < len(chosen.weights):
+        raise GradPivotError("two weights files have the same name and folder; judge one at a time")
+    with terminating():
+        classifier = _classifier(judging, chosen).to(device)
+        examination = Examination(judging, classifier, Diffusion.required(problem.task, "judge"), split)
+        judged = {}
+        for name, model in models.items():
+            with bar(f"Samples of {name}", wants_bars(chosen.json)) as report:
+                judged[name] = examination.of(model, report)
+            with replacing(chosen.out / f"{name}.png") as draft:
+                draft.write_bytes(base64.b64decode(judged[name].pictures.png))
+    return judged
+
+
+def _name(file: Path) -> str:
+    """What a model is called: its file, or its folder where all files are called the same."""
+    return file.absolute().parent.name if file.stem == "model" else file.stem
+
+
+def _classifier(judging: Judging, chosen: JudgeOptions) -> nn.Module:
+    """The model that judges, from the file that the options name, or trained and kept."""
+    from gradpivot.recipes.problem import find_problem
+    from gradpivot.sweep.original import original_model
+    from gradpivot.training import everything
+
+    problem = find_problem(judging.classifier)
+    if chosen.classifier is not None:
+        from gradpivot.foreign import load_foreign
+
+        model = problem.model()
+        load_foreign(model, chosen.classifier, ())
+        return model.eval()
+    with bar("The classifier that judges", wants_bars(chosen.json)) as report:
+        return original_model(problem, everything(problem), 0, chosen.out / "classifier.safetensors", report)
+
+
+def _environment(device: str) -> dict[str, Any]:
+    from gradpivot.provenance import environment
+
+    return environment(device)
+
+
+def _table(judged: dict[str, Examined]) -> str:
+    rows: list[tuple[str, ...]] = [("model", "UA %", "kept classes recognised %", "Fréchet distance")]
+    for name, (scores, _) in judged.items():
+        shares = [
+            f"{100 * share:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+            for share, (low, high) in (
+                (scores.ua, scores.interval("ua")), (scores.ra, scores.interval("ra")),
+            )
+        ]  # fmt: skip
+        rows.append((name, *shares, "; ".join(map(str, scores.frechet))))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    first = next(iter(judged.values())).scores
+    lines.append(
+        f"{first.n:,} samples a model; the classifier is right on {100 * first.classifier_accuracy:.2f} % of real test "
+        f"images"
+    )
+    return "\n".join(line.rstrip() for line in lines)

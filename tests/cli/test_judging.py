@@ -1,0 +1,71 @@
+"""gradpivot judge: samples of generators, judged alike."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("diffusers")
+
+from gradpivot.cli.main import main
+from gradpivot.weights import save_weights
+from tiny_generator import MODULE
+
+
+@pytest.fixture
+def problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"tiny_{uuid.uuid4().hex[:8]}"
+    (tmp_path / f"{name}.py").write_text(MODULE.replace("LEARN", "12"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return f"{name}:generator"
+
+
+def weights(problem: str, name: str, seed: int) -> str:
+    import torch
+
+    from gradpivot.recipes.problem import find_problem
+
+    torch.manual_seed(seed)
+    path = Path(name) / "model.safetensors"
+    path.parent.mkdir()
+    save_weights(find_problem(problem).model(), path, {})
+    return str(path)
+
+
+def test_models_are_judged_alike_and_their_pictures_kept(problem, capsys):
+    one, two = weights(problem, "first", 0), weights(problem, "second", 1)
+    words = ["judge", "--problem", problem, "--classes", "1", "--samples", "3", "--out", "judged"]
+    assert main([*words, "--weights", one, two]) == 0
+    told = capsys.readouterr().out
+    assert "first" in told
+    assert "9 samples a model" in told
+    found = json.loads(Path("judged/judged.json").read_text())
+    assert [row["name"] for row in found["models"]] == ["first", "second"]
+    assert found["judging"]["samples"] == 3
+    assert Path("judged/first.png").read_bytes() != Path("judged/second.png").read_bytes()
+    # The classifier is kept, and a model is judged the same alone.
+    kept = Path("judged/classifier.safetensors")
+    changed = kept.stat().st_mtime_ns
+    assert main([*words, "--weights", two, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["models"] == found["models"][1:]
+    assert kept.stat().st_mtime_ns == changed
+
+
+def test_what_cannot_be_judged_is_told(problem, capsys):
+    one = weights(problem, "first", 0)
+    for words, why in (
+        (["--problem", problem, "--weights", one], "say what was to be forgotten"),
+        (["--problem", "digits", "--weights", one, "--classes", "3"], "digits is no generator"),
+        (["--problem", problem, "--weights", one, "--classes", "7"], "7"),
+        (["--problem", problem, "--weights", "no.safetensors", "--classes", "1"], "no.safetensors"),
+        (["--problem", problem, "--weights", one, "--classes", "1", "--samples", "1"], "samples is 1"),
+        (["--problem", problem, "--weights", one, "--classes", "1", "--steps", "90"], "steps is 90"),
+    ):
+        assert main(["judge", *words, "--out", "judged"]) == 1
+        error = capsys.readouterr().err.strip()
+        assert why in error
+        assert len(error.splitlines()) == 1
