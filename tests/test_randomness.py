@@ -5,8 +5,10 @@ import random
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gradpivot.randomness import _devices, derive, draw_labels, drawing_for, isolated, rewinder
+from gradpivot.randomness import _devices, derive, draw_labels, draw_strata, drawing_for, isolated, rewinder
 
 
 def draw() -> tuple[float, float, float]:
@@ -58,3 +60,34 @@ def test_derived_seeds_differ_and_are_stable():
     assert len(seeds) == 6
     assert all(0 <= seed < 2**63 for seed in seeds)
     assert derive(0, "step", 3) == derive(0, "step", 3)
+
+
+@given(st.integers(1, 40), st.integers(1, 1000), st.integers(0, 1000))
+def test_strata_are_in_range_and_one_in_each_part(count, levels, seed):
+    with isolated(seed):
+        drawn = draw_strata(levels, count, torch.device("cpu"))
+    assert drawn.min() >= 0
+    assert drawn.max() < levels
+    parts = drawn.sort().values * count / levels
+    numbers = torch.arange(count)
+    # A whole number below its real one: at most 1/levels of the range lower.
+    assert bool(((parts <= numbers + 1) & (parts > numbers - count / levels - 1e-9)).all())
+
+
+def test_a_stratified_level_is_uniform_for_each_sample():
+    with isolated(0):
+        drawn = torch.stack([draw_strata(5, 3, torch.device("cpu")) for _ in range(6000)])
+    for column in drawn.T:
+        shares = torch.bincount(column, minlength=5) / 6000
+        torch.testing.assert_close(shares, torch.full((5,), 0.2), atol=0.025, rtol=0)
+
+
+def test_several_processes_draw_the_strata_of_one():
+    cpu = torch.device("cpu")
+    with drawing_for(0, 7, 7, 3):
+        whole = draw_strata(1000, 7, cpu)
+    with drawing_for(0, 4, 7, 3):
+        first = draw_strata(1000, 4, cpu)
+    with drawing_for(4, 7, 7, 3):
+        second = draw_strata(1000, 3, cpu)
+    assert torch.equal(whole, torch.cat([first, second]))

@@ -85,6 +85,16 @@ class Examination:
         self._judge = Judge(classifier, accuracy, self._classes, real, judging.rescale)
         self._sampler = Sampler(kind=judging.sampler, steps=judging.steps, guidance=judging.guidance)
 
+    @property
+    def samples(self) -> int:
+        """How many samples a model draws."""
+        return self._judging.samples * self._task.classes
+
+    @property
+    def passes(self) -> int:
+        """Forward passes of a sample that they take."""
+        return self.samples * self._judging.steps * (2 if self._judging.guidance else 1)
+
     def of(self, model: nn.Module, progress: Progress | None = None) -> Examined:
         """Draw from ``model`` and judge what it drew.
 

@@ -17,7 +17,16 @@ import torch
 
 from gradpivot.errors import GradPivotError
 
-__all__ = ["derive", "draw_labels", "draw_rows", "drawing_for", "isolated", "reseed", "rewinder"]
+__all__ = [
+    "derive",
+    "draw_labels",
+    "draw_rows",
+    "draw_strata",
+    "drawing_for",
+    "isolated",
+    "reseed",
+    "rewinder",
+]
 
 Rows = Callable[[int, torch.Generator | None], torch.Tensor]
 """Draws one row for each of n samples from a generator; from torch's own if None."""
@@ -126,6 +135,21 @@ def draw_labels(classes: int, count: int, device: torch.device) -> torch.Tensor:
     return draw_rows(
         lambda n, generator: torch.randint(classes, (n,), generator=generator, device=device), count, device
     )
+
+
+def draw_strata(levels: int, count: int, device: torch.device) -> torch.Tensor:
+    """``count`` whole numbers below ``levels``, each uniform, and together spread evenly: see :func:`draw_rows`.
+
+    One in each of n equal parts of the range, in random order (stratified sampling): the mean over a batch of something
+    that depends on the level varies far less than with independent draws.
+    """
+
+    def draw(n: int, generator: torch.Generator | None) -> torch.Tensor:
+        order = torch.randperm(n, generator=generator, device=device)
+        within = torch.rand(n, generator=generator, device=device, dtype=torch.float64)
+        return ((order + within) * (levels / n)).long().clamp(max=levels - 1)
+
+    return draw_rows(draw, count, device)
 
 
 def draw_rows(draw: Rows, count: int, device: torch.device) -> torch.Tensor:

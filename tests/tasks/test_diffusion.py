@@ -77,7 +77,8 @@ def by_hand(
 ) -> tuple[TinyNoise, torch.Tensor, torch.Tensor, torch.Tensor]:
     """The forward process written out, under the seed 7: x_t, t and ε."""
     alphas = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 50), 0)
-    timesteps = torch.randint(50, (len(labels),))
+    order = torch.randperm(len(labels))
+    timesteps = ((order + torch.rand(len(labels), dtype=torch.float64)) * 50 / len(labels)).long()
     noise = torch.randn(len(labels), 1, 8, 8)
     clean = BATCH[0].float() / 255 * 2 - 1 if images is None else images
     at = alphas[timesteps][:, None, None, None]

@@ -214,13 +214,17 @@ class Diffusion:
         return images, labels
 
     def noised(self, images: Tensor) -> Noisy:
-        """x_t for a uniform t a sample, by diffusers' scheduler."""
+        """x_t for a uniform t a sample, by diffusers' scheduler.
+
+        The t of a batch are spread evenly, since losses at t = 0 and at T differ by a factor of ten (Kingma et al.,
+        "Variational Diffusion Models", NeurIPS 2021, appendix I.1).
+        """
         import torch
 
-        from gradpivot.randomness import draw_labels, draw_rows
+        from gradpivot.randomness import draw_rows, draw_strata
 
         count, device = len(images), images.device
-        timesteps = draw_labels(self.timesteps, count, device)
+        timesteps = draw_strata(self.timesteps, count, device)
         noise = draw_rows(
             lambda n, generator: torch.randn(
                 (n, *images.shape[1:]), generator=generator, device=device, dtype=images.dtype
