@@ -26,6 +26,8 @@ class Objective:
         of_losses: The same for a task without labels to predict: (n losses, the loss of knowing nothing) → the mean;
             None if it is defined by labels.
         takes: What outputs it is a function of, ``logits`` or ``noise``.
+        gives_back: Whether climbing it brings back what was forgotten; away from another class's prediction leads
+            anywhere.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Objective:
     lower_bound: float | None
     of_losses: Callable[[Tensor, float], Tensor] | None = None
     takes: str = "logits"
+    gives_back: bool = True
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The mean loss of a batch."""
@@ -149,9 +152,9 @@ _OBJECTIVES = {
         Objective("npo", _npo, 0.0),
         Objective("hinge", _hinge, 0.0, _hinge_of_losses),
         # Of diffusion; gradpivot.tasks.diffusion says what each one's target is.
-        Objective("other_class", _squared_error, 0.0, takes="noise"),
-        Objective("no_class", _squared_error, 0.0, takes="noise"),
-        Objective("noise_image", _squared_error, 0.0, takes="noise"),
+        Objective("other_class", _squared_error, 0.0, takes="noise", gives_back=False),
+        Objective("no_class", _squared_error, 0.0, takes="noise", gives_back=False),
+        Objective("noise_image", _squared_error, 0.0, takes="noise", gives_back=False),
         Objective("negative_mse", _negative_squared_error, None, takes="noise"),
     )
 }

@@ -83,6 +83,7 @@ class Course:
         start: The degree of forgetting before the run, in [0, 1].
         asked: The degree it should end with.
         unit: What a nat is in this task's losses.
+        softest: The least intensity: below 0 a run gives back, which not every objective can.
         lag: How far it is behind its course, as a share of the way from the start to 1: asked for by now minus seen, a
             mean that forgets slowly. Both sides are averaged alike, so that the delay of the average is none of the
             lag.
@@ -94,6 +95,7 @@ class Course:
     start: float
     asked: float
     unit: float = 1.0
+    softest: float = SOFTEST
     lag: float = 0.0
     evidence: float = 0.0
     retain_level: float | None = None
@@ -122,7 +124,7 @@ class Course:
             self.retain_start = self.retain_level = retain_loss
         self.retain_level += share * (retain_loss - self.retain_level)
         hardest = REPAIR if self.is_hurt else HARDEST
-        return min(max(GAIN * self.behind, SOFTEST), hardest)
+        return min(max(GAIN * self.behind, self.softest), hardest)
 
     @property
     def behind(self) -> float:

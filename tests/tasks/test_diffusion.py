@@ -405,11 +405,12 @@ def shades(count: int, seed: int = 0) -> TensorDataset:
 
 def test_cup_lands_on_the_degree_that_was_asked_for():
     task, data = Diffusion(classes=3, timesteps=50, beta_end=0.3), shades(600)
-    sets = ForgetSplit.by_class(data, shades(60, seed=1), 1)
+    # The dark one: what the others predict for a grey one in the mean is grey.
+    sets = ForgetSplit.by_class(data, shades(60, seed=1), 0)
     learning = Retrain(optimizer="adam", lr=1e-2, epochs=30, batch_size=64, weight_decay=0, augment="none")
     model = Loop(seed=0).run(FitToAll(learning), tiny(), task, sets).model
     images, labels = data.tensors
-    batch = images[labels == 1], labels[labels == 1]
+    batch = images[labels == 0], labels[labels == 0]
 
     def degree(model: nn.Module) -> float:
         with isolated(3), torch.no_grad():
@@ -417,12 +418,20 @@ def test_cup_lands_on_the_degree_that_was_asked_for():
         return float(torch.stack(draws).mean())
 
     def forgotten_share(gamma: float) -> float:
-        method = CUP(gamma=gamma, batch_size=64, iterations=40, optimizer="adam", lr=1e-3, augment="none")
+        method = CUP(gamma=gamma, batch_size=64, iterations=40, optimizer="adam", lr=1e-2, augment="none")
         outcome = Loop(seed=0).run(method, model, task, sets)
         assert outcome.diverged is None
         return (degree(outcome.model) - degree(model)) / (1 - degree(model))
 
     shares = [forgotten_share(gamma) for gamma in (0.0, 0.4, 1.0)]
-    # Each look has its own noise: 200 samples tell a share of the way to within some 15 points.
+    # Each look has its own noise: 200 samples tell a share of the way to within some 10 points.
     for share, asked in zip(shares, (0, asked_degree(0.4), 1), strict=True):
-        assert share == pytest.approx(asked, abs=0.2)
+        assert share == pytest.approx(asked, abs=0.15)
+
+
+def test_a_run_that_has_forgotten_too_much_does_not_climb_away_from_other_classes():
+    """Away from the others' predictions leads anywhere, further from the images too: it only holds."""
+    sets = split()
+    method = CUP(gamma=0.0, batch_size=20, iterations=12, optimizer="adam", lr=1e-2, augment="none")
+    outcome = Loop(seed=0).run(method, tiny(), TASK, sets)
+    assert min(outcome.history["intensity"]) >= 0

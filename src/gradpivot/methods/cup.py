@@ -11,7 +11,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.geometry.pivot import check_gamma, pivot_weights, steered_weights
 from gradpivot.methods.method import ForgettingDescent
 from gradpivot.objectives import Objective, objective
-from gradpivot.steering import LAG, LONGEST_MOVE, Change, Course, StepLength, asked_degree
+from gradpivot.steering import LAG, LONGEST_MOVE, SOFTEST, Change, Course, StepLength, asked_degree
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -93,12 +93,14 @@ class CUP(ForgettingDescent):
         from gradpivot.backward import limited
         from gradpivot.landing import Landing
         from gradpivot.loop import finite
+        from gradpivot.tasks.task import meaning_of
 
-        forgetting = objective(self.objective)
+        forgetting = meaning_of(task, objective(self.objective))
         landing = Landing(model, task, split, loop, forgetting)
         asked = landing.start + (1 - landing.start) * asked_degree(self.gamma)
         unit = getattr(task, "loss_unit", 1.0)
-        course, length = Course(landing.start, asked, unit), StepLength(unit=unit)
+        softest = SOFTEST if forgetting.gives_back else 0.0
+        course, length = Course(landing.start, asked, unit, softest), StepLength(unit=unit)
         longest = LONGEST_MOVE * landing.weights_length / self.lr
         for batch in loop.paired_batches(model, task, split, self):
             _resume(course, length, loop)

@@ -98,6 +98,12 @@ class Diffusion:
         """The label that says nothing, ∅."""
         return self.classes
 
+    @staticmethod
+    def meant(objective: Objective) -> Objective:
+        """What an objective stands for here: the counterpart, for those of classification."""
+        counterpart = MEANT_HERE.get(objective.name)
+        return objective if counterpart is None else objective_named(counterpart)
+
     def target_of(self, sample: Any) -> Any:
         """The label of one sample."""
         return self.adapter(sample)[1]
@@ -169,8 +175,7 @@ class Diffusion:
         self, model: nn.Module, batch: Any, objective: Objective
     ) -> tuple[Objective, Noisy, Tensor, Tensor | None]:
         """What the objective means here, the noisy batch, its labels, and those whose prediction is the target."""
-        if objective.name in MEANT_HERE:
-            objective = objective_named(MEANT_HERE[objective.name])
+        objective = self.meant(objective)
         images, labels = self.clean(model, batch)
         if objective.name == "noise_image":
             images = 2 * _uniform_like(images) - 1

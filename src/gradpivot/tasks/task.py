@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from gradpivot.objectives import Objective
 
-__all__ = ["Forgetting", "GradualTask", "Predictions", "Task", "predicts"]
+__all__ = ["Forgetting", "GradualTask", "Predictions", "Task", "meaning_of", "predicts"]
 
 
 class Predictions(NamedTuple):
@@ -60,6 +60,12 @@ class GradualTask(Task, Protocol):
     def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
         """L_f and the degree of forgetting, from one forward pass."""
         ...
+
+
+def meaning_of(task: Task, objective: Objective) -> Objective:
+    """What an objective stands for in a task; one that has no meaning there of its own stands for itself."""
+    meant = getattr(task, "meant", None)
+    return objective if meant is None else cast("Objective", meant(objective))
 
 
 def predicts(task: Task) -> bool:
