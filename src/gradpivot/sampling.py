@@ -147,11 +147,20 @@ class Sampler:
         scheduler = self._scheduler(task)
         for number, timestep in enumerate(scheduler.timesteps):
             noise = guided_noise(model, images, timestep, labels, task.no_class, self.guidance)
-            # diffusers draws each picture's noise from its own generator; DDIM with η = 0 draws none.
-            drawn: dict[str, Any] = {"generator": generators} if self.kind == "ancestral" else {}
-            images = scheduler.step(noise, timestep, images, return_dict=False, **drawn)[0]
+            images = scheduler.step(noise, timestep, images, return_dict=False, **self._drawing(generators))[
+                0
+            ]
             count(number + 1)
         return (images.float().cpu() / 2 + 0.5).clamp(0, 1)
+
+    def _drawing(self, generators: list[torch.Generator]) -> dict[str, Any]:
+        """What a scheduler's step needs to know."""
+        if self.kind == "ancestral":
+            # diffusers draws each picture's noise from its own generator.
+            return {"generator": generators}
+        # DDIM with η = 0 draws none. x̂_0 is clipped to [−1, 1], and ε must then be the one that belongs to it
+        # (Dhariwal & Nichol, 2021): with guidance the unclipped one draws every class alike.
+        return {"use_clipped_model_output": True}
 
     def _scheduler(self, task: Diffusion) -> Any:
         from diffusers.schedulers.scheduling_ddim import DDIMScheduler
@@ -161,8 +170,13 @@ class Sampler:
             raise GradPivotError(
                 f"steps is {self.steps}, and the model's schedule has {task.timesteps}; give so many at most"
             )
-        kind = DDIMScheduler if self.kind == "ddim" else DDPMScheduler
-        scheduler = kind(task.timesteps, task.beta_start, task.beta_end, beta_schedule="linear")
+        schedule = (task.timesteps, task.beta_start, task.beta_end)
+        # "trailing" begins at T − 1, where there is nothing but noise (Lin et al., WACV 2024).
+        scheduler = (
+            DDIMScheduler(*schedule, beta_schedule="linear", timestep_spacing="trailing")
+            if self.kind == "ddim"
+            else DDPMScheduler(*schedule, beta_schedule="linear")
+        )
         scheduler.set_timesteps(self.steps)
         return scheduler
 

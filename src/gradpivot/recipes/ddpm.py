@@ -23,7 +23,7 @@ def mnist_ddpm() -> Problem:
         load=load_mnist16,
         model=small_unet,
         training=Retrain(
-            optimizer="adam", lr=1e-3, epochs=6, batch_size=128, weight_decay=0, max_norm=1.0, ema=0.999
+            optimizer="adam", lr=1e-3, epochs=3, batch_size=128, weight_decay=0, max_norm=1.0, ema=0.999
         ),
         task=Diffusion(classes=10),
         settings=SUITED,
