@@ -16,6 +16,7 @@ from gradpivot.frontier.record import Record
 from gradpivot.report.generators_tables import (
     CSV_HEADS,
     generator_grids,
+    generators_console,
     generators_csv,
     generators_json,
     generators_markdown,
@@ -152,6 +153,10 @@ def test_one_sentence_a_series(found: Generators) -> None:
     assert second.startswith("SalUn at share = 0.9: class 3 is recognised in 10.0 %")
     lost = compare_generators([cup(0.5, None)]).tables[0]
     assert "diverged" in sentences(lost)[0]
+    run = cup(0.5, 0.5, forget="2,3")
+    two = replace(run, point=replace(run.point, scores=replace(run.point.scores, forgotten=(2, 3))))
+    told = sentences(compare_generators([two]).tables[0])[0]
+    assert "classes 2 and 3 are recognised in 74.0 % of their images" in told
 
 
 def test_the_dial_with_the_least_even_turn_is_told() -> None:
@@ -197,3 +202,18 @@ def test_the_json_reads_back(found: Generators) -> None:
     told = json.loads(generators_json(found))
     assert told == json.loads(json.dumps(found.to_dict()))
     assert told["tables"][0]["rows"][2]["hypervolume"]["n"] == 1
+
+
+def test_the_console_fits_eighty_columns(found: Generators) -> None:
+    from rich.console import Console
+
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(generators_console(found))
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= 80
+    line = next(line for line in text.splitlines() if line.startswith("CUP"))
+    # H = 0.9·1 + 0.01·(0.76 + 0.52 + 0.28 + 0.04)
+    assert line.split() == ["CUP", "100.00", "94.00", "-4.00", "10", "4.00", "91.60", "10.0", "1.00", "0"]
+    assert "N = 200 images a class" in text
+    assert "Diverged, counted as zeros: SA 1 of 3." in text
+    Console(file=io.StringIO()).print(generators_console(compare_generators([cup(0.5, None)])))

@@ -1,4 +1,4 @@
-"""Generators compared as tables: Markdown, CSV and JSON, the paper's values beside ours."""
+"""Generators compared as tables: console, Markdown, CSV and JSON, the paper's values beside ours."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from gradpivot.evaluate.generation_scores import Frechet, GenerationScores
 from gradpivot.frontier.estimate import Estimate, estimate
@@ -33,11 +34,14 @@ from gradpivot.report.generators_wording import (
 )
 from gradpivot.report.standings_tables import Cell, Grid
 from gradpivot.report.standings_wording import others
-from gradpivot.report.tables import LOST, markdown_cell, markdown_grid, spreadsheet_text
+from gradpivot.report.tables import LOST, markdown_cell, markdown_grid, rich_table, spreadsheet_text
 from gradpivot.report.wording import MISSING, number, percent
 
+if TYPE_CHECKING:
+    from rich.console import Group
+
 __all__ = [
-    "CSV_HEADS", "generator_grids", "generators_csv", "generators_json", "generators_markdown",
+    "CSV_HEADS", "generator_grids", "generators_console", "generators_csv", "generators_json", "generators_markdown",
 ]  # fmt: skip
 
 
@@ -346,3 +350,38 @@ def _made(scores: GenerationScores, *, forgotten: bool) -> int:
 def generators_json(generators: Generators) -> str:
     """Everything but the pictures, fractions and seconds, under the schema ``gradpivot.generators/1``."""
     return json.dumps(generators.to_dict(), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def generators_console(generators: Generators) -> Group:
+    """The series of all tables for the terminal, 80 columns wide, with a sentence each and what is missing."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[Any] = [Text(note, style="yellow") for note in generators.notes]
+    for table in generators.tables:
+        lines = [_console_cells(table, row) for row in table.rows]
+        parts += [rich_table(table.title, judged_words(table), _CONSOLE, lines), Text()]
+        parts += [Text(text) for text in sentences(table)] + [Text()]
+        parts += [Text(note, style="yellow") for note in table.notes]
+    return Group(*parts)
+
+
+_CONSOLE = ("Method", "UA ↑ (%)", "Kept ↑ (%)", "to original (pp)", "FD ↓", "Δ ↓ (pp)", "H ↑ (×100)", "Time ↓ (s)",
+            "× CUP ↓", "Diverged ↓")  # fmt: skip
+
+
+def _console_cells(table: GeneratorTable, row: GeneratorSeries) -> list[str]:
+    run, first = shown_run(row), table.distances[:1]
+    change = table.kept_change(row)
+    shares = [_mean(row.shown("ua")), _mean(row.shown("ra")), _mean(change)]
+    return [
+        row.name if run == MISSING else f"{row.name}\n{run}", *shares,
+        _distance(row, first[0]).partition(" ")[0] if first else MISSING,
+        _mean(row.delta), _mean(row.hypervolume),
+        number(row.seconds.mean if row.seconds and row.role != "original" else None, 1), number(row.cup_ratio),
+        str(row.diverged),
+    ]  # fmt: skip
+
+
+def _mean(value: Estimate | None) -> str:
+    return number(100 * value.mean if value else None)
