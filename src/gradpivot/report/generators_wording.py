@@ -112,8 +112,8 @@ def _sentence(table: GeneratorTable, row: GeneratorSeries) -> str:
     if ua is None or ra is None:
         return f"{row.name}: the run that would be shown diverged, so there is nothing to tell."
     forgotten = class_words(table.forgotten)
-    verb = ("is", "its") if len(table.forgotten) == 1 else ("are", "their")
-    told = f"{row.name} at {shown_run(row)}: {forgotten} {verb[0]} recognised in {_share(1 - ua.mean)} of {verb[1]} images"
+    are, their = ("is", "its") if len(table.forgotten) == 1 else ("are", "their")
+    told = f"{row.name} at {shown_run(row)}: {forgotten} {are} recognised in {_share(1 - ua.mean)} of {their} images"
     told += f"{_before(table, 'ua')}, the kept classes in {_share(ra.mean)}"
     change = table.kept_change(row)
     if change is not None:
