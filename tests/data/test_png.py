@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gradpivot.data.png import decode_rgb, encode_rgb
+from gradpivot.data.png import decode_rgb, encode_rgb, png_size
 from gradpivot.errors import GradPivotError
 from made_data import chunk, png
 
@@ -103,3 +103,11 @@ def test_an_imaging_library_reads_what_is_written():
 
     pixels = np.random.default_rng(0).integers(0, 256, (7, 5, 3), dtype=np.uint8)
     np.testing.assert_array_equal(np.asarray(image.open(io.BytesIO(encode_rgb(pixels)))), pixels)
+
+
+def test_the_header_tells_the_size():
+    content = encode_rgb(np.zeros((4, 7, 3), np.uint8))
+    assert png_size(content) == (7, 4)
+    for broken in (b"", content[:20], b"GIF89a" + content[6:], content.replace(b"IHDR", b"XXXX")):
+        with pytest.raises(GradPivotError, match="no PNG"):
+            png_size(broken)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gradpivot.frontier.paper import ORDER, counterpart, paper_datasets, paper_name, paper_value
+from gradpivot.frontier.paper import (
+    GENERATED,
+    ORDER,
+    counterpart,
+    paper_datasets,
+    paper_generation,
+    paper_name,
+    paper_value,
+)
 
 
 @pytest.mark.parametrize(
@@ -58,9 +66,30 @@ def test_names_are_the_papers(series: str, name: str | None) -> None:
     [
         ("cifar10", "class-wise", "cifar10"), ("CIFAR-10 ResNet-18", "class-wise", "cifar10"),
         ("cifar100", "class-wise", None), ("svhn", "class-wise", "svhn"), ("svhn", "random 10 %", None),
-        ("digits", "class-wise", None), ("cifar10", "random 20 %", None),
+        ("digits", "class-wise", None), ("cifar10", "random 20 %", None), ("cifar10-ddpm", "generation", "cifar10"),
+        ("mnist-ddpm", "generation", None), ("svhn", "generation", None),
     ],
 )  # fmt: skip
 def test_a_problem_finds_its_counterpart(problem: str, task: str, dataset: str | None) -> None:
     assert counterpart(problem, task) == dataset
     assert paper_datasets("class-wise") == ("cifar10", "svhn")
+
+
+@pytest.mark.parametrize(
+    ("forget", "series", "measure", "mean"),
+    [
+        ("0", "CUP", "delta", 0.0328), ("3", "SalUn", "hypervolume", 0.9638), ("1", "sa", "delta", 0.2042),
+        ("4", "SA", "seconds", 89.67 * 60), ("", "CUP", "seconds", 6.89 * 60),
+    ],
+)  # fmt: skip
+def test_generators_of_the_paper(forget: str, series: str, measure: str, mean: float) -> None:
+    assert paper_generation(forget, series, measure).mean == pytest.approx(mean)
+
+
+def test_what_the_paper_does_not_print_of_generators_is_none() -> None:
+    assert paper_generation("5", "CUP", "delta") is None
+    assert paper_generation("mean", "CUP", "delta") is None
+    assert paper_generation("3,4", "CUP", "hypervolume") is None
+    assert paper_generation("3", "WS", "delta") is None
+    assert paper_generation("3", "CUP", "ua") is None
+    assert all(paper_generation(str(c), "CUP", "delta") for c in range(len(GENERATED)))

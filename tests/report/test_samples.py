@@ -1,11 +1,24 @@
 from __future__ import annotations
 
+import base64
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from gradpivot.data.png import encode_rgb
 from gradpivot.errors import GradPivotError
+from gradpivot.frontier.record import Pictures
+from gradpivot.report import samples
 from gradpivot.report.canvas import save_figure
-from gradpivot.report.samples import SamplePanel, _sheet, row_order, sample_figure
+from gradpivot.report.samples import (
+    SamplePanel,
+    _sheet,
+    blank_panel,
+    picture_panel,
+    row_order,
+    sample_figure,
+)
 
 
 def panel(title: str = "γ = 0.3", channels: int = 1, rows: int = 3, columns: int = 4) -> SamplePanel:
@@ -59,3 +72,39 @@ def test_what_does_not_fit_is_told():
         sample_figure([panel(), panel(columns=2)], ["3", "0", "1"])
     with pytest.raises(GradPivotError, match="1 or 3 channels"):
         sample_figure([panel(channels=2)], ["3", "0", "1"])
+
+
+def pictures() -> tuple[Pictures, np.ndarray]:
+    """A sheet of 2 rows and 3 columns of 5×4 pictures, and its pixels."""
+    pixels = np.random.default_rng(0).integers(0, 256, (10, 12, 3), dtype=np.uint8)
+    return Pictures(png=base64.b64encode(encode_rgb(pixels)).decode(), rows=(3, 0), columns=3), pixels
+
+
+def test_a_kept_sheet_is_a_panel_with_every_picture_in_its_place():
+    kept, pixels = pictures()
+    found = picture_panel(kept, "γ = 0.3", "told")
+    assert (found.title, found.caption, found.images.shape) == ("γ = 0.3", "told", (2, 3, 3, 5, 4))
+    for row in range(2):
+        for column in range(3):
+            part = pixels[row * 5 : row * 5 + 5, column * 4 : column * 4 + 4]
+            np.testing.assert_array_equal(found.images[row, column], part.transpose(2, 0, 1) / 255)
+    empty = blank_panel(found, "γ = 1", "diverged")
+    assert empty.images.shape == found.images.shape
+    assert (empty.images == 1).all()
+
+
+def test_a_sheet_that_is_none_is_told(monkeypatch):
+    kept, _ = pictures()
+    with pytest.raises(GradPivotError, match="12×10 pixels, which is no grid of 2 rows and 5 columns"):
+        picture_panel(replace(kept, columns=5), "x")
+    with pytest.raises(GradPivotError, match="no grid of 3 rows"):
+        picture_panel(replace(kept, rows=(3, 0, 1)), "x")
+    with pytest.raises(GradPivotError, match="no grid of 0 rows"):
+        picture_panel(replace(kept, rows=()), "x")
+    with pytest.raises(GradPivotError, match="not base64"):
+        picture_panel(replace(kept, png="<script>"), "x")
+    with pytest.raises(GradPivotError, match="it is no PNG"):
+        picture_panel(replace(kept, png=base64.b64encode(b"GIF89a").decode()), "x")
+    monkeypatch.setattr(samples, "MOST_PIXELS", 100)
+    with pytest.raises(GradPivotError, match="at most 100 are drawn"):
+        picture_panel(kept, "x")

@@ -1,6 +1,6 @@
 """Reading and writing one kind of PNG without an imaging library: 8 bits, RGB, not interlaced.
 
-What is read is of a size known beforehand.
+What is read is of a size known beforehand, or looked up in the header by who knows how large it may be.
 
 W3C, "Portable Network Graphics (PNG) Specification", 3rd edition, sections 5 (chunks) and 9 (filters).
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from gradpivot.errors import GradPivotError
 
-__all__ = ["decode_rgb", "encode_rgb"]
+__all__ = ["decode_rgb", "encode_rgb", "png_size"]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _BYTES = 3  # of a pixel
@@ -42,6 +42,18 @@ def decode_rgb(data: bytes, width: int, height: int, name: str = "the image") ->
         )
     rows = np.frombuffer(raw, np.uint8).reshape(height, 1 + _BYTES * width)
     return _unfiltered(rows[:, 0], rows[:, 1:].copy(), name).reshape(height, width, _BYTES)
+
+
+def png_size(data: bytes, name: str = "the image") -> tuple[int, int]:
+    """Width and height as the header says, for images of our own making; read them with :func:`decode_rgb`.
+
+    Raises:
+        GradPivotError: if it is no PNG.
+    """
+    if not data.startswith(_SIGNATURE) or data[12:16] != b"IHDR" or len(data) < 24:
+        raise _damaged(name, "it is no PNG")
+    width, height = struct.unpack_from(">II", data, 16)
+    return width, height
 
 
 def encode_rgb(pixels: np.ndarray) -> bytes:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from gradpivot.evaluate.scores import METRICS
 from gradpivot.frontier.estimate import Estimate, estimate, spearman
 from gradpivot.frontier.frontier import Point
 
@@ -108,7 +107,7 @@ def _dial(lines: Sequence[Sequence[Point]], knob: str, names: Sequence[str]) -> 
         rho=estimate(spearman([p.knob or 0.0 for p in line], [p.scores.ua for p in line]) for line in alive),
         jump=estimate(jumps), largest_jump=max(jumps, default=None),
         finite=1 - sum(lost) / len(runs), runs=len(runs), sets=len(lines),
-        scores={m: tuple(_column(columns[value], m) for value in values) for m in METRICS},
+        scores={m: tuple(_column(columns[value], m) for value in values) for m in runs[0].scores.metrics},
         diverged=lost,
     )  # fmt: skip
 

@@ -21,17 +21,21 @@ from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.scores import Scores
 
 __all__ = [
-    "ORDER", "PaperValue", "counterpart", "paper_datasets", "paper_name", "paper_reference", "paper_value",
+    "GENERATED", "ORDER", "PaperValue", "counterpart", "paper_datasets", "paper_generation", "paper_name",
+    "paper_reference", "paper_value",
 ]  # fmt: skip
 
 ORDER = ("Retrain", "GA", "WS", "RL", "IU", "BE", "BS", "l1-sparse", "SalUn", "CUP")
 """The methods in the order of the paper's tables, and with its names."""
 
+GENERATED = ("Airplane", "Automobile", "Bird", "Cat", "Deer")
+"""The classes of CIFAR-10 that the paper takes out of a generator: classes 0 to 4."""
+
 _METRICS = {
     "RA": "ra", "UA": "ua", "TA": "ta", "MIA": "mia_svc", "Delta": "delta_svc", "H": "hypervolume_svc",
     "RTE_minutes": "seconds",
 }  # fmt: skip
-_TASKS = {"class-wise": "class-wise", "random 10 %": "random-10%"}
+_TASKS = {"class-wise": "class-wise", "random 10 %": "random-10%", "generation": "generation"}
 Key = tuple[str, str, str, str, str]
 
 
@@ -88,6 +92,23 @@ def paper_reference(task: str, dataset: str, forget: str) -> Scores | None:
         n_retain=0,
         n_test=0,
     )
+
+
+def paper_generation(forget: str, series: str, measure: str) -> PaperValue | None:
+    """What the paper prints for a class-conditional DDPM on CIFAR-10, or None.
+
+    Args:
+        forget: A class from ``0`` to ``4``; for the run time it does not matter, the paper has one a method.
+        series: ``CUP``, ``SalUn`` or ``SA``.
+        measure: ``delta``, ``hypervolume`` or ``seconds``; its M is not given, and FID and UA are not printed.
+    """
+    column = {"delta": "delta_svc", "hypervolume": "hypervolume_svc", "seconds": "seconds"}.get(measure)
+    name = {_folded(known): known for known in ("CUP", "SalUn", "SA")}.get(_folded(series))
+    if column == "seconds":
+        forget = "mean"
+    elif forget in map(str, range(len(GENERATED))):
+        forget = GENERATED[int(forget)]
+    return _values().get(("generation", "cifar10", forget, name, column)) if name and column else None
 
 
 def counterpart(problem: str, task: str) -> str | None:

@@ -26,7 +26,10 @@ from gradpivot.frontier.ranking import Ranking, rankings
 from gradpivot.frontier.record import Record, Role
 from gradpivot.frontier.series import MEASURES, Place, Series, forget_words, gather, place_order
 
-__all__ = ["SCHEMA", "Standings", "Table", "standings", "task_of"]
+__all__ = [
+    "SCHEMA", "Standings", "Table", "listed", "protocol_order", "series_order", "standings", "task_of",
+    "unique_records",
+]  # fmt: skip
 
 SCHEMA = "gradpivot.standings/1"
 PROTOCOLS = ("paper", "clean")
@@ -160,7 +163,7 @@ def standings(
     Raises:
         GradPivotError: if no record is a run, a score is not finite, or ``beside`` is not in the paper.
     """
-    unique, doubled = _unique(records)
+    unique, doubled = unique_records(records)
     if beside is not None and beside not in paper_datasets("class-wise"):
         names = ", ".join(paper_datasets("class-wise"))
         raise GradPivotError(f"the paper has no table on {beside!r}; it has {names}")
@@ -192,7 +195,7 @@ def task_of(record: Record) -> str:
     return "class-wise" if classes == 1 else f"class-wise, {classes} classes"
 
 
-def _unique(records: Iterable[Record]) -> tuple[list[Record], tuple[str, ...]]:
+def unique_records(records: Iterable[Record]) -> tuple[list[Record], tuple[str, ...]]:
     """The first record of each key, sorted by key, so that the order they came in does not matter."""
     first: dict[str, Record] = {}
     doubled = differing = 0
@@ -212,11 +215,16 @@ def _unique(records: Iterable[Record]) -> tuple[list[Record], tuple[str, ...]]:
 
 def _table_order(key: tuple[str, str, str]) -> tuple[Any, ...]:
     problem, task, protocol = key
-    place = PROTOCOLS.index(protocol) if protocol in PROTOCOLS else len(PROTOCOLS)
-    return problem, not task.startswith("class"), task, place, protocol
+    return problem, not task.startswith("class"), task, *protocol_order(protocol)
 
 
-def _series_order(name: str) -> tuple[int, str, str]:
+def protocol_order(protocol: str) -> tuple[int, str]:
+    """The paper's, the clean one, and then the others by name."""
+    return (PROTOCOLS.index(protocol) if protocol in PROTOCOLS else len(PROTOCOLS)), protocol
+
+
+def series_order(name: str) -> tuple[int, str, str]:
+    """The paper's methods in its order, and then the others by name."""
     known = paper_name(name)
     return (ORDER.index(known) if known else len(ORDER)), name.lower(), name
 
@@ -240,7 +248,7 @@ def _table(
     def row(name: str, role: Role, runs: Mapping[Place, list[Record]]) -> Series | None:
         return gather(name, role, kind, runs, references, places) if runs else None
 
-    rows = [row(name, "run", series[name]) for name in sorted(series, key=_series_order)]
+    rows = [row(name, "run", series[name]) for name in sorted(series, key=series_order)]
     methods = tuple(found for found in rows if found)
     dataset = own or (beside if beside in paper_datasets(task) else None)
     return Table(
@@ -287,10 +295,10 @@ def _missing_references(kind: str, places: set[Place], references: Mapping[Place
     found = []
     if without:
         takes = "Δ" if kind == "class" else "Δ and H, which is judged by the gap to it,"
-        where = _listed([f"{forget_words(kind, f)}, seed {s}" for f, s in without])
+        where = listed([f"{forget_words(kind, f)}, seed {s}" for f, s in without])
         found.append(f"No retrained model for {where}: {takes} cannot be given there; run Retrain.")
     if lost:
-        where = _listed([f"{forget_words(kind, f)}, seed {s}" for f, s in lost])
+        where = listed([f"{forget_words(kind, f)}, seed {s}" for f, s in lost])
         found.append(f"The retrained model of {where} diverged and is no reference; run it again.")
     return found
 
@@ -300,7 +308,7 @@ def _gaps(kind: str, rows: Sequence[Series], places: int) -> list[str]:
     found = []
     for row in rows:
         if row.missing:
-            where = _listed([f"{forget_words(kind, f)}, seed {s}" for f, s in row.missing])
+            where = listed([f"{forget_words(kind, f)}, seed {s}" for f, s in row.missing])
             found.append(
                 f"{row.name} was run on {len(row.sets)} of {places} sets (not on {where}); its means are over "
                 f"other sets than those of the rest."
@@ -309,7 +317,7 @@ def _gaps(kind: str, rows: Sequence[Series], places: int) -> list[str]:
             f"{forget_words(kind, f)}, seed {s} has {n} of {row.largest} runs" for (f, s), n in row.incomplete
         ]
         if parts:
-            found.append(f"{row.name}: {_listed(parts)}.")
+            found.append(f"{row.name}: {listed(parts)}.")
     if any(row.incomplete for row in rows):
         found.append("Sets with fewer runs than their series' largest are left out of means and rankings.")
     lost = [f"{row.name} {row.diverged} of {row.runs}" for row in rows if row.diverged]
@@ -332,7 +340,8 @@ def _sizes(rows: Sequence[Series]) -> list[str]:
     return [f"Sets differ in size (runs, {'; '.join(parts)}): H and Δ can only gain from more settings."]
 
 
-def _listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str]) -> str:
+    """The first dozen, and how many more."""
     if len(parts) <= _MOST_NOTES:
         return "; ".join(parts)
     return "; ".join(parts[:_MOST_NOTES]) + f"; and {len(parts) - _MOST_NOTES} more"

@@ -5,11 +5,14 @@ With the same noise seeds in every panel the eye can follow how a class dissolve
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
+from gradpivot.frontier.record import Pictures
 from gradpivot.report.canvas import INK, MUTED, PALETTE, blank_figure, plain
 
 if TYPE_CHECKING:
@@ -17,7 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["SamplePanel", "row_order", "sample_figure"]
+__all__ = ["SamplePanel", "blank_panel", "picture_panel", "row_order", "sample_figure", "sheet_file"]
+
+MOST_PIXELS = 1 << 24
+"""A sheet larger than this is not unpacked: a thousand pictures of 128×128."""
 
 _GAP = 1
 """Pixels between pictures."""
@@ -36,6 +42,52 @@ class SamplePanel:
     title: str
     images: Any
     caption: str = ""
+
+
+def sheet_file(pictures: Pictures, name: str) -> bytes:
+    """The sheet that a record keeps, as a PNG file.
+
+    Raises:
+        GradPivotError: if it is none.
+    """
+    # numpy on first use, as everywhere in reports.
+    from gradpivot.data.png import png_size
+
+    try:
+        data = base64.b64decode(pictures.png, validate=True)
+    except binascii.Error:
+        raise GradPivotError(f"the sheet of {name!r} is not base64; run it again") from None
+    png_size(data, f"the sheet of {name!r}")
+    return data
+
+
+def picture_panel(pictures: Pictures, title: str, caption: str = "") -> SamplePanel:
+    """The sheet that a record keeps as a panel, in three channels.
+
+    Raises:
+        GradPivotError: if the sheet is damaged, too large, or no grid of that many rows and columns.
+    """
+    from gradpivot.data.png import decode_rgb, png_size
+
+    data, name = sheet_file(pictures, title), f"the sheet of {title!r}"
+    width, height = png_size(data, name)
+    rows, columns = len(pictures.rows), pictures.columns
+    if width * height > MOST_PIXELS:
+        raise GradPivotError(f"{name} has {width}×{height} pixels; at most {MOST_PIXELS:,} are drawn")
+    if rows < 1 or columns < 1 or height % rows or width % columns:
+        raise GradPivotError(
+            f"{name} has {width}×{height} pixels, which is no grid of {rows} rows and {columns} columns"
+        )
+    pixels = decode_rgb(data, width, height, name) / 255
+    grid = pixels.reshape(rows, height // rows, columns, width // columns, 3)
+    return SamplePanel(title=title, images=grid.transpose(0, 2, 4, 1, 3), caption=caption)
+
+
+def blank_panel(like: SamplePanel, title: str, caption: str) -> SamplePanel:
+    """An empty sheet of the same shape, for a run that has drawn nothing: it is not left out."""
+    import numpy as np
+
+    return SamplePanel(title=title, images=np.ones(np.shape(like.images)), caption=caption)
 
 
 def row_order(classes: int, forgotten: Sequence[int]) -> list[int]:

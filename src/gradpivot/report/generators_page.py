@@ -1,0 +1,228 @@
+"""Generators compared as one self-contained HTML file: a γ slider that switches the samples, a chart, the tables.
+
+It opens offline and makes no request. Without scripts it still shows the first series' chosen samples beside the
+original's, and all tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from gradpivot.atomic import replacing
+from gradpivot.evaluate.generation_scores import GenerationScores
+from gradpivot.frontier.generators import Generators, GeneratorSet, GeneratorTable, generation
+from gradpivot.frontier.record import Record
+from gradpivot.report.generators_tables import generator_grids
+from gradpivot.report.generators_wording import run_words, sentences
+from gradpivot.report.markup import listing, part, policy, script_json, sortable_table
+from gradpivot.report.samples import sheet_file
+from gradpivot.report.standings_tables import Grid
+from gradpivot.report.wording import family, symbol
+
+__all__ = ["generators_payload", "render_generators_page", "write_generators_page"]
+
+
+def render_generators_page(generators: Generators, title: str = "Generators") -> str:
+    """The whole page as text.
+
+    Raises:
+        GradPivotError: if a sheet of pictures is no PNG.
+    """
+    plotly, script = part("vendor/plotly-basic.min.js"), part("charts.js") + part("generators.js")
+    data = generators_payload(generators)
+    first = data["tables"][0]
+    shown = first["sets"][0]
+    return Template(part("generators.html")).substitute(
+        policy=policy(plotly, script),
+        style=part("page.css"),
+        plotly=plotly,
+        script=script,
+        data=script_json(data),
+        title=escape(title),
+        size=escape(_size(generators)),
+        notes=listing(generators.notes),
+        options="".join(
+            f'<option value="{i}">{escape(table.title)}</option>' for i, table in enumerate(generators.tables)
+        ),
+        sets="".join(
+            f'<option value="{i}">{escape(s["name"])}</option>' for i, s in enumerate(first["sets"])
+        ),
+        leads=_sections(generators, _lead),
+        run=_sheet("run", shown["points"][shown["start"]], first["forgotten"]),
+        beside=_sheet("beside", first["models"].get(f"original {shown['seed']}"), first["forgotten"]),
+        tables=_sections(generators, _tables),
+    )
+
+
+def write_generators_page(generators: Generators, path: str | Path, title: str = "Generators") -> Path:
+    """Write the page; a reader sees the old file or the new one, never half of one."""
+    with replacing(path) as draft:
+        draft.write_bytes(render_generators_page(generators, title).encode("utf-8", "replace"))
+    return Path(path)
+
+
+def _size(generators: Generators) -> str:
+    tables = len(generators.tables)
+    return f"{generators.records:,} records · {tables} {'table' if tables == 1 else 'tables'}"
+
+
+def _sections(generators: Generators, make: Callable[[int, GeneratorTable], str]) -> str:
+    return "\n".join(make(i, table) for i, table in enumerate(generators.tables))
+
+
+def _lead(index: int, table: GeneratorTable) -> str:
+    items = "".join(f"<li>{escape(text)}</li>" for text in sentences(table))
+    return (
+        f'<section data-table="{index}" aria-labelledby="lead-{index}"><h2 id="lead-{index}">{escape(table.title)}'
+        f'</h2><ul class="leads">{items}</ul>{listing(table.notes)}</section>'
+    )
+
+
+def _tables(index: int, table: GeneratorTable) -> str:
+    first, *rest = generator_grids(table)
+    folded = "".join(
+        f"<details><summary>{escape(grid.title)}</summary>{_grid(index, grid)}</details>" for grid in rest
+    )
+    return (
+        f'<section data-table="{index}" aria-labelledby="tables-{index}"><h2 id="tables-{index}">'
+        f'{escape(first.title)}<span class="unseen">: {escape(table.title)}</span></h2>'
+        f"{_grid(index, first)}{folded}</section>"
+    )
+
+
+def _grid(index: int, grid: Grid) -> str:
+    style = "wide numbers" if grid.texts == 1 else "wide"
+    table = sortable_table(f"t{index}-{grid.name}", grid.title, grid.heads, grid.lines, style)
+    return f'{table}<p class="caption">{escape(grid.caption)}</p>'
+
+
+def _sheet(name: str, point: dict[str, Any] | None, forgotten: Sequence[int]) -> str:
+    """A sheet of samples as it is without scripts; the script writes into the same elements."""
+    sheet = point and point["sheet"]
+    rows = sheet["rows"] if sheet else []
+    items = "".join(_row(row, forgotten) for row in rows)
+    framed = sum(row["name"] in forgotten for row in rows)
+    size = f"--rows: {max(1, len(rows))}; --columns: {sheet['columns'] if sheet else 1}; --framed: {framed}"
+    picture = (
+        f'<img id="{name}-img" src="data:image/png;base64,{escape(sheet["png"])}" alt="{escape(sheet["alt"])}">'
+        if sheet
+        else f'<img id="{name}-img" alt="" hidden>'
+    )
+    empty = "" if sheet else escape(point["empty"] if point else "This model was not kept.")
+    return (
+        f'<div class="sheet" id="{name}-sheet" style="{size}"><h3 id="{name}-title">'
+        f"{escape(point['title'] if point else 'Original')}</h3>"
+        f'<div class="sheet-grid"><ol id="{name}-rows" class="rows">{items}</ol>'
+        f'<div class="pictures">{picture}<i class="lines"></i><i class="frame"></i></div></div>'
+        f'<p class="sub" id="{name}-empty">{empty}</p></div>'
+    )
+
+
+def _row(row: dict[str, Any], forgotten: Sequence[int]) -> str:
+    lost = row["name"] in forgotten
+    label = f"{row['name']}{' <em>forgotten</em>' if lost else ''}"
+    share = "–" if row["share"] is None else f"{100 * row['share']:.1f} %"
+    style = ' class="forgotten"' if lost else ""
+    return f"<li{style}><span>{label}</span><b>{share}</b></li>"
+
+
+def generators_payload(generators: Generators) -> dict[str, Any]:
+    """What the script draws: every run with its sheet, its numbers and their intervals."""
+    return {"tables": [_payload(table) for table in generators.tables]}
+
+
+def _payload(table: GeneratorTable) -> dict[str, Any]:
+    several = len(table.seeds) > 1
+    models = {}
+    for role, name, row in (
+        ("original", "Original", table.original),
+        ("retrained", "Retrained", table.retrained),
+    ):
+        for found in row.sets if row else ():
+            beside = f"{name}, seed {found.seed}" if several else name
+            models[f"{role} {found.seed}"] = _point(found, 0, beside, "")
+    return {
+        "forgotten": list(table.forgotten),
+        "models": models,
+        "sets": [_set(row.name, found, several) for row in table.series for found in row.sets],
+    }
+
+
+def _set(name: str, found: GeneratorSet, several: bool) -> dict[str, Any]:
+    title = f"{name}, seed {found.seed}" if several else name
+    frontier = found.frontier
+    points = []
+    for i, point in enumerate(frontier.points):
+        run = run_words(frontier, point)
+        points.append(_point(found, i, f"{title}, {run}", run))
+    return {
+        "name": title,
+        "seed": found.seed,
+        "gamma": frontier.knob == "gamma",
+        "symbol": symbol(frontier.knob),
+        "start": found.chosen,
+        "points": points,
+    }
+
+
+def _point(found: GeneratorSet, i: int, title: str, run: str) -> dict[str, Any]:
+    point, record = found.frontier.points[i], found.records[i]
+    scores = generation(point)
+    alive = point.diverged is None
+    return {
+        "title": title,
+        "run": run,
+        "family": family(found.frontier, point) if found.frontier.knob else "",
+        "knob": point.knob,
+        "forgotten": _still(scores) if alive else None,
+        "kept": _round([scores.ra, *scores.interval("ra")]) if alive else None,
+        "distances": [
+            {"features": f.features, "n": f.n, "reference": f.n_reference, "value": float(f"{f.value:.4g}")}
+            for f in scores.frechet
+        ],
+        "delta": found.delta_of(i),
+        "seconds": point.seconds,
+        "diverged": _diverged(point.diverged),
+        "sheet": _pictures(record, scores, title),
+        "empty": _empty(record),
+    }
+
+
+def _still(scores: GenerationScores) -> list[float]:
+    """The share of the forgotten classes' images that is still recognised, with its interval."""
+    low, high = scores.interval("ua")
+    return _round([1 - scores.ua, 1 - high, 1 - low])
+
+
+def _round(values: Sequence[float]) -> list[float]:
+    return [round(value, 5) for value in values]
+
+
+def _pictures(record: Record, scores: GenerationScores, title: str) -> dict[str, Any] | None:
+    if record.pictures is None:
+        return None
+    sheet_file(record.pictures, title)  # what a browser could not show is told here
+    shares = scores.recognised()
+    rows = [{"name": name, "share": shares.get(name)} for name in record.pictures.rows]
+    names = ", ".join(str(row["name"]) for row in rows)
+    return {
+        "png": record.pictures.png,
+        "rows": rows,
+        "columns": record.pictures.columns,
+        "alt": f"Samples of {title}, a row a class from the top: {names}",
+    }
+
+
+def _empty(record: Record) -> str:
+    """Why there is no sheet."""
+    return _diverged(record.point.diverged) or "No pictures of this model were kept."
+
+
+def _diverged(diverged: Any) -> str | None:
+    if diverged is None:
+        return None
+    return f"Diverged at step {diverged.get('step', '?')}: {diverged.get('reason') or 'not finite'}."
