@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import uuid
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 pytest.importorskip("diffusers")
 
+from gradpivot.cli.main import main
 from gradpivot.data.png import decode_rgb
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.generation_scores import GenerationScores
@@ -68,6 +70,19 @@ def test_a_sweep_of_generators_keeps_what_was_judged_and_drawn(tmp_path, monkeyp
     assert Record.from_dict(records[0].to_dict()) == records[0]
     assert store.check()[1] == []
     store.close()
+
+
+def test_a_sweep_of_generators_is_compared_from_the_command_line(tmp_path, monkeypatch, capsys):
+    store, _, _ = swept(tmp_path, monkeypatch)
+    store.close()
+    out = tmp_path / "out"
+    assert main(["compare", str(tmp_path / "store"), "--out", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "CUP" in told
+    assert "SalUn" in told
+    assert {"generators.md", "generators.html", "figures"} <= {path.name for path in out.iterdir()}
+    assert main(["compare", str(tmp_path / "store"), "--methods", "cup", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"].startswith("gradpivot.generators")
 
 
 def test_a_finished_sweep_of_generators_runs_nothing_again(tmp_path, monkeypatch):

@@ -44,11 +44,14 @@ from gradpivot.errors import GradPivotError
 from gradpivot.torchrun import device_of_process, joined
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import nn
 
     from gradpivot.data.split import ForgetSplit
     from gradpivot.frontier.comparison import Comparison
     from gradpivot.frontier.frontier import Point
+    from gradpivot.frontier.record import Record
     from gradpivot.parallel import Replicas
     from gradpivot.recipes.problem import Problem
 
@@ -360,23 +363,28 @@ def _(chosen: options.SweepOptions) -> int:
 @run.register
 def _(chosen: options.CompareOptions) -> int:
     from gradpivot.cli.sweeping import finished_runs
+    from gradpivot.frontier.generators import are_generators
     from gradpivot.frontier.standings import standings
     from gradpivot.report.standings_files import FORMATS, write_standings
     from gradpivot.report.standings_tables import standings_console, standings_json
 
     records, notes, damaged = finished_runs(chosen)
-    told = standings(records, beside=chosen.beside, notes=notes)
-    files = []
     if chosen.out is not None:
         refuse_file(chosen.out)
-        formats = FORMATS if chosen.formats == "all" else chosen.formats.split(",")
-        files = write_standings(told, chosen.out, formats, title=f"{chosen.store.name}: methods compared")
-    if chosen.json:
-        say_json(standings_json(told))
+    if are_generators(records):
+        files = _compare_generators(chosen, records, notes)
     else:
-        say(standings_console(told))
-        if files:
-            say(f"{len(files)} files are in {chosen.out}")
+        told = standings(records, beside=chosen.beside, notes=notes)
+        files = []
+        if chosen.out is not None:
+            formats = FORMATS if chosen.formats == "all" else chosen.formats.split(",")
+            files = write_standings(told, chosen.out, formats, title=f"{chosen.store.name}: methods compared")
+        if chosen.json:
+            say_json(standings_json(told))
+        else:
+            say(standings_console(told))
+    if files and not chosen.json:
+        say(f"{len(files)} files are in {chosen.out}")
     if damaged:
         raise GradPivotError(
             f"left out because damaged: {', '.join(damaged[:10])}{' …' if len(damaged) > 10 else ''}; the same "
@@ -487,6 +495,25 @@ def _swept_and_compared(
         say_sweep(state, failures, store)
     run(options.CompareOptions(store=store, out=chosen.out, json=chosen.json))
     return 0 if state.is_whole else 1
+
+
+def _compare_generators(
+    chosen: options.CompareOptions, records: Sequence[Record], notes: Sequence[str]
+) -> list[Path]:
+    """The same for runs that were judged by their samples."""
+    from gradpivot.frontier.generators import compare_generators
+    from gradpivot.report.generators_files import FORMATS, write_generators
+    from gradpivot.report.generators_tables import generators_console, generators_json
+
+    told, files = compare_generators(records, notes=notes), []
+    if chosen.out is not None:
+        formats = FORMATS if chosen.formats == "all" else chosen.formats.split(",")
+        files = write_generators(told, chosen.out, formats, title=f"{chosen.store.name}: generators compared")
+    if chosen.json:
+        say_json(generators_json(told))
+    else:
+        say(generators_console(told))
+    return files
 
 
 def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> int:
