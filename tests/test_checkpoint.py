@@ -4,6 +4,7 @@ import pytest
 
 from gradpivot import checkpoint
 from gradpivot.checkpoint import Checkpoint
+from gradpivot.errors import GradPivotError
 
 
 @pytest.mark.parametrize(("takes", "times"), [(0.01, 10), (4.0, 2)])
@@ -41,3 +42,9 @@ def test_zero_is_after_every_step_however_slow(tmp_path, monkeypatch):
     for _ in range(3):
         keeper.save_if_due(state)
     assert written == 3
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan")])
+def test_a_time_that_is_none_is_refused(tmp_path, seconds):
+    with pytest.raises(GradPivotError, match=r"every (-1|nan) s makes no sense; give seconds ≥ 0"):
+        Checkpoint(tmp_path / "c.pt", "key", seconds)

@@ -14,7 +14,7 @@ from gradpivot import provenance
 @pytest.mark.parametrize(
     ("file", "decides"),
     [
-        ("loop.py", True), ("sweep/work.py", True), ("sweep/original.py", True), ("data/augmentation.py", True),
+        ("loop/loop.py", True), ("sweep/work.py", True), ("sweep/original.py", True), ("data/augmentation.py", True),
         ("sweep/store.py", False), ("cli/console.py", False), ("data/fetch.py", False), ("progress.py", False),
     ],
 )  # fmt: skip

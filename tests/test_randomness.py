@@ -8,7 +8,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradpivot.randomness import _devices, derive, draw_labels, draw_strata, drawing_for, isolated, rewinder
+from gradpivot.randomness import (
+    _devices,
+    derive,
+    draw_labels,
+    draw_strata,
+    drawing_for,
+    isolated,
+    reseed,
+    rewinder,
+)
 
 
 def draw() -> tuple[float, float, float]:
@@ -53,6 +62,45 @@ def test_a_torch_without_distributed_has_no_group(monkeypatch):
     monkeypatch.delattr(torch.distributed, "is_initialized")
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     assert _devices() is None
+
+
+@pytest.fixture
+def mps(monkeypatch) -> torch.Generator:
+    """A generator that stands for an Apple GPU's, behind torch's own functions."""
+    generator = torch.Generator().manual_seed(1)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "_is_in_bad_fork", lambda: False)
+    monkeypatch.setattr(torch.mps, "manual_seed", generator.manual_seed)
+    monkeypatch.setattr(torch.mps, "get_rng_state", generator.get_state)
+    monkeypatch.setattr(torch.mps, "set_rng_state", generator.set_state)
+    return generator
+
+
+def drawn_from(generator: torch.Generator) -> float:
+    return torch.rand(1, generator=generator).item()
+
+
+def test_an_apple_gpu_is_seeded_isolated_and_rewound(mps):
+    expected = drawn_from(torch.Generator().manual_seed(1))
+    with isolated(7):
+        rewind = rewinder()
+        first = drawn_from(mps)
+        rewind()
+        assert drawn_from(mps) == first
+        reseed(8)
+        assert drawn_from(mps) != first
+        reseed(7)
+        assert drawn_from(mps) == first
+    assert drawn_from(mps) == expected
+
+
+def test_a_forked_process_leaves_the_apple_gpu_alone(mps, monkeypatch):
+    """Data-loading processes reseed for every sample."""
+    monkeypatch.setattr(torch.mps, "_is_in_bad_fork", lambda: True)
+    before = mps.get_state()
+    with isolated(7):
+        rewinder()()
+    assert torch.equal(mps.get_state(), before)
 
 
 def test_derived_seeds_differ_and_are_stable():

@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 RANK = os.environ.get("RANK", "0")
 (HERE / f"pid-{RANK}").write_text(str(os.getpid()))
 # A checkpoint after every step rather than every ten seconds.
-gradpivot.run.run_method.__kwdefaults__["checkpoint_seconds"] = 0
+gradpivot.run.Running.__init__.__kwdefaults__["checkpoint_seconds"] = 0
 
 class Watched(Classification):
     def retain_loss(self, model, batch):

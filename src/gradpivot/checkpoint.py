@@ -26,9 +26,16 @@ class Checkpoint:
         key: What the run is (split, method, seed); a file of another run is refused, not resumed.
         every_seconds: How often it is written, at most; 0 means after every step. Where writing is slow (130 MB for a
             ResNet-18 with its momentum), it is written less often: it takes a fiftieth of the time at most.
+
+    Raises:
+        GradPivotError: for a time that is not ≥ 0.
     """
 
     def __init__(self, path: Path, key: str, every_seconds: float) -> None:
+        if not every_seconds >= 0:
+            raise GradPivotError(
+                f"a checkpoint every {every_seconds:g} s makes no sense; give seconds ≥ 0, where 0 is after every step"
+            )
         self._path, self._key, self._every = Path(path), key, every_seconds
         self._started = self._written = time.perf_counter()
         self._pause = every_seconds

@@ -39,11 +39,13 @@ def derive(seed: int, *position: int | str) -> int:
 
 
 def reseed(seed: int) -> None:
-    """Seed torch (CPU and CUDA), NumPy and ``random``; only ever called inside :func:`isolated`."""
+    """Seed torch (CPU, CUDA and MPS), NumPy and ``random``; only ever called inside :func:`isolated`."""
     # torch.manual_seed asks every kind of device there might be, which takes 150 µs; this takes 2.
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(seed)
+    if _has_mps():
+        torch.mps.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - people's datasets draw from the legacy global generator
 
@@ -52,6 +54,8 @@ def reseed(seed: int) -> None:
 def isolated(seed: int | None = None) -> Iterator[None]:
     """Run a block on forked generators; the caller's torch, NumPy and ``random`` states come back after it."""
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - see reseed
+    # torch forks the generators of one kind of device beside the CPU's; there is one Apple GPU at most.
+    mps_state = torch.mps.get_rng_state() if _has_mps() else None
     with torch.random.fork_rng(devices=_devices()):
         try:
             if seed is not None:
@@ -60,6 +64,8 @@ def isolated(seed: int | None = None) -> Iterator[None]:
         finally:
             random.setstate(python_state)
             np.random.set_state(numpy_state)  # noqa: NPY002 - see reseed
+            if mps_state is not None:
+                torch.mps.set_rng_state(mps_state)
 
 
 def _devices() -> list[int] | None:
@@ -70,11 +76,17 @@ def _devices() -> list[int] | None:
     return None
 
 
+def _has_mps() -> bool:
+    """Whether there is an Apple GPU that this process may use: one forked from a process that did may not."""
+    return torch.backends.mps.is_available() and not torch.mps._is_in_bad_fork()
+
+
 def rewinder() -> Callable[[], None]:
     """What brings every generator back to where it is now, those of :func:`drawing_for` too."""
     python, legacy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - see reseed
     used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
     gpus = [(gpu, torch.cuda.get_rng_state(gpu)) for gpu in _devices() or used]
+    mps = torch.mps.get_rng_state() if _has_mps() else None
     draws = _draws.get()
     drawn = draws.states() if draws else {}
 
@@ -84,6 +96,8 @@ def rewinder() -> Callable[[], None]:
         torch.set_rng_state(cpu)
         for gpu, state in gpus:
             torch.cuda.set_rng_state(state, gpu)
+        if mps is not None:
+            torch.mps.set_rng_state(mps)
         if draws:
             draws.bring_back(drawn)
 

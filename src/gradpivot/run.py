@@ -6,8 +6,8 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["Result", "check_run", "provenance_of", "run_key", "run_method"]
+__all__ = ["Result", "Running", "check_run", "run_key", "run_method"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,111 +100,129 @@ def run_key(
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def run_method(
-    model: nn.Module,
-    split: ForgetSplit,
-    method: Method,
-    *,
-    seed: int = 0,
-    task: Task | None = None,
-    factory: Callable[[], nn.Module] | None = None,
-    workers: int = 0,
-    progress: Progress | None = None,
-    checkpoint: str | Path | None = None,
-    checkpoint_seconds: float = 10.0,
-    keep_checkpoint: bool = False,
-    retain_scored: int | None = None,
-    precision: str = "float32",
-    compile: bool = False,
-    replicas: Replicas | None = None,
-) -> Result:
-    """Run one method and score what comes out; see :func:`gradpivot.unlearn` for the arguments.
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """How a run is computed, whatever the method: what a plain run and a search for a target share.
 
-    ``keep_checkpoint`` leaves the file for a caller who has yet to write the result down.
+    Attributes:
+        seed: Same seed, machine and thread count: the same numbers to the last digit.
+        task: How to run the model on a batch.
+        factory: Makes a newly initialised model, for methods that start over.
+        workers: Data-loading processes; never changes a number.
+        progress: Called with (steps done, steps in all).
+        checkpoint: Where to keep a resumable state, or None.
+        checkpoint_seconds: How often to write it.
+        keep_checkpoint: Leave the file for a caller who has yet to write the result down.
+        retain_scored: Take RA on this many retain samples, the same random ones for every model; on all if None.
+        precision: One of :data:`gradpivot.precision.PRECISIONS`, for the losses' passes.
+        compile: Let ``torch.compile`` make their code.
+        replicas: The processes that do it together: those of the process group if there is one.
     """
-    check_run(model, method, seed)
-    task = task or Classification()
-    key = run_key(split, method, seed, model, precision=precision, compile=compile)
-    replicas = replicas or Replicas.current()
-    path = Path(checkpoint) if checkpoint is not None else None
-    loop = Loop(
-        seed=seed,
-        workers=workers,
-        factory=factory,
-        progress=progress,
-        checkpoint=path,
-        checkpoint_seconds=checkpoint_seconds,
-        precision=precision,
-        compile=compile,
-        replicas=replicas,
-    )
-    outcome = loop.run(method, model, task, split, key=key)
-    unlearned = time.perf_counter()
-    try:
-        scores = None
-        if predicts(task):
-            scores = (
-                Scores.of_diverged()
-                if outcome.diverged
-                else evaluate(
-                    outcome.model,
-                    split,
-                    task,
-                    workers=workers,
-                    retain_scored=retain_scored,
-                    replicas=replicas,
-                )
-            )
-    except NonFiniteError:
-        # The last step went too far, and no loss was taken after it: the scores are the first to see.
-        loop.undo_last_step()
-        scores = Scores.of_diverged()
-        last = len(outcome.history.get("step", ())) - 1
-        outcome = replace(
-            outcome, diverged={"step": last, "reason": "the outputs are not finite after the last step"}
+
+    seed: int = 0
+    task: Task = field(default_factory=Classification)
+    factory: Callable[[], nn.Module] | None = None
+    workers: int = 0
+    progress: Progress | None = None
+    checkpoint: Path | None = None
+    checkpoint_seconds: float = 10.0
+    keep_checkpoint: bool = False
+    retain_scored: int | None = None
+    precision: str = "float32"
+    compile: bool = False
+    replicas: Replicas = field(default_factory=Replicas.current)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Running:
+        """From what people give: a task or replicas of None are the usual ones, and a checkpoint may be a string."""
+        usual = [name for name in ("task", "replicas") if settings.get(name) is None]
+        given = {name: value for name, value in settings.items() if name not in usual}
+        if given.get("checkpoint") is not None:
+            given["checkpoint"] = Path(given["checkpoint"])
+        return cls(**given)
+
+    def key(self, split: ForgetSplit, method: Method, model: nn.Module) -> str:
+        """What identifies a run of ``method`` from ``model``: see :func:`run_key`."""
+        return run_key(split, method, self.seed, model, precision=self.precision, compile=self.compile)
+
+    def loop(self, checkpoint: Path | None) -> Loop:
+        """A Loop for one run, which keeps its state in ``checkpoint``."""
+        return Loop(
+            seed=self.seed,
+            workers=self.workers,
+            factory=self.factory,
+            progress=self.progress,
+            checkpoint=checkpoint,
+            checkpoint_seconds=self.checkpoint_seconds,
+            precision=self.precision,
+            compile=self.compile,
+            replicas=self.replicas,
         )
-    if path is not None and replicas.is_first and not keep_checkpoint:
-        path.unlink(missing_ok=True)
-    result = _result(
-        outcome, scores, time.perf_counter() - unlearned, method, split, seed, model, replicas.size
-    )
-    result.provenance.update(precision=precision, compile=compile)
-    return result
+
+    @property
+    def looking(self) -> dict[str, Any]:
+        """What scoring has to know."""
+        return {"retain_scored": self.retain_scored, "workers": self.workers, "replicas": self.replicas}
+
+    def provenance(self, split: ForgetSplit, method: Method, original: nn.Module) -> dict[str, Any]:
+        """What a run came from: split, seed, settings, original weights, versions, machine class, date."""
+        return {
+            "seed": self.seed,
+            "split": split.facts(),
+            "method": method.to_dict(),
+            "original_weights": weights_digest(original),
+            "environment": environment(str(next(original.parameters()).device))
+            | {"processes": self.replicas.size},
+            "precision": self.precision,
+            "compile": self.compile,
+        }
 
 
-def _result(
-    outcome: Outcome,
-    scores: Scores | None,
-    evaluation_seconds: float,
-    method: Method,
-    split: ForgetSplit,
-    seed: int,
-    original: nn.Module,
-    processes: int,
-) -> Result:
+def run_method(model: nn.Module, split: ForgetSplit, method: Method, **settings: Any) -> Result:
+    """Run one method and score what comes out.
+
+    Args:
+        model: The trained model; it is not changed.
+        split: What to forget.
+        method: How.
+        **settings: The fields of :class:`Running`.
+    """
+    running = Running.of(settings)
+    check_run(model, method, running.seed)
+    loop = running.loop(running.checkpoint)
+    outcome = loop.run(method, model, running.task, split, key=running.key(split, method, model))
+    unlearned = time.perf_counter()
+    outcome, scores = _scored(outcome, loop, split, running)
+    if running.checkpoint is not None and running.replicas.is_first and not running.keep_checkpoint:
+        running.checkpoint.unlink(missing_ok=True)
     return Result(
         model=outcome.model,
         scores=scores,
         method=method,
         history=outcome.history,
         seconds=outcome.seconds,
-        evaluation_seconds=evaluation_seconds,
+        evaluation_seconds=time.perf_counter() - unlearned,
         diverged=outcome.diverged,
-        provenance=provenance_of(split, method, seed, original, processes),
+        provenance=running.provenance(split, method, model),
     )
 
 
-def provenance_of(
-    split: ForgetSplit, method: Method, seed: int, original: nn.Module, processes: int
-) -> dict[str, Any]:
-    """What a run came from: split, seed, settings, original weights, versions, machine class, date."""
-    return {
-        "seed": seed,
-        "split": split.facts(),
-        "method": method.to_dict(),
-        "original_weights": weights_digest(original),
-        "environment": environment(str(next(original.parameters()).device)) | {"processes": processes},
-    }
+def _scored(
+    outcome: Outcome, loop: Loop, split: ForgetSplit, running: Running
+) -> tuple[Outcome, Scores | None]:
+    """What came out and its scores; a last step that went too far is taken back."""
+    if not predicts(running.task):
+        return outcome, None
+    if outcome.diverged:
+        return outcome, Scores.of_diverged()
+    try:
+        return outcome, evaluate(outcome.model, split, running.task, **running.looking)
+    except NonFiniteError:
+        # No loss was taken after the last step: the scores are the first to see.
+        loop.undo_last_step()
+        last = len(outcome.history.get("step", ())) - 1
+        told = {"step": last, "reason": "the outputs are not finite after the last step"}
+        return replace(outcome, diverged=told), Scores.of_diverged()
 
 
 def check_run(model: nn.Module, method: Method, seed: int) -> None:

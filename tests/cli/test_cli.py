@@ -56,6 +56,33 @@ def test_version_and_help(capsys):
         assert "gradpivot" in capsys.readouterr().out
 
 
+def with_no_reader(*words: str, unbuffered: str = "") -> subprocess.CompletedProcess[str]:
+    """What comes of 'gradpivot … | head -1'; here the reader is gone before the first line."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "gradpivot", *words]
+    env = {**SINGLE_THREAD, "PYTHONUNBUFFERED": unbuffered}
+    try:
+        return subprocess.run(
+            command, stdout=writing, stderr=subprocess.PIPE, text=True, env=env, check=False
+        )
+    finally:
+        os.close(writing)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [["data", "list"], ["methods", "--json"], ["--help"], ["--version"]])
+def test_a_reader_that_has_gone_is_no_error(words, unbuffered):
+    done = with_no_reader(*words, unbuffered=unbuffered)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_error_is_told_though_the_reader_has_gone(tmp_path):
+    done = with_no_reader("report", str(tmp_path / "none.json"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("gradpivot: ")
+
+
 def imports_torch(code: str) -> bool:
     probe = f"import sys\n{code}\nsys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)

@@ -136,9 +136,37 @@ def test_settings_that_exclude_each_other_exit_with_two(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["train", "--nesterov", "--momentum", "0"])
     assert stop.value.code == 2
-    assert "nesterov is a form of SGD's momentum" in " ".join(
-        capsys.readouterr().err.replace("│", " ").split()
-    )
+    assert "nesterov is a form of SGD's momentum" in error_of(capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["train", "--lr", "-1"], "lr is -1.0; it must be a number > 0"),
+        (["train", "--epochs", "0"], "epochs is 0; it must be a whole number ≥ 1"),
+        (["unlearn", "cup", "--classes", "3", "--lr", "-1"], "lr is -1.0; it must be a number > 0"),
+    ],
+)
+def test_a_value_out_of_range_is_one_line_that_names_it(words, told, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "--out", str(tmp_path / "out")])
+    assert stop.value.code == 2
+    assert told in error_of(capsys)
+
+
+def test_what_is_no_number_is_told_by_the_parser(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "--lr", "much", "--out", str(tmp_path / "out")])
+    assert stop.value.code == 2
+    message = capsys.readouterr().err
+    assert "--lr" in message
+    assert message.count("much") == 1
+
+
+def test_a_checkpoint_every_less_than_nothing_is_refused(tmp_path, capsys):
+    words = ["train", *QUICK, "--checkpoint-every", "-1", "--out", str(tmp_path / "out")]
+    assert main(words) == 1
+    assert "a checkpoint every -1 s makes no sense; give seconds ≥ 0" in error_of(capsys)
 
 
 def test_help_imports_no_torch():

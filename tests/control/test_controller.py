@@ -7,9 +7,8 @@ from gradpivot import CUP, WS, ForgetSplit, Retrain, Targeted, unlearn
 from gradpivot.control.controller import search_for
 from gradpivot.control.targets import Targets
 from gradpivot.errors import GradPivotError
-from gradpivot.parallel import Replicas
 from gradpivot.recipes.digits import BATCH_SIZE, digits
-from gradpivot.tasks.classification import Classification
+from gradpivot.run import Running
 from gradpivot.testing import blobs, trained
 from gradpivot.testing.problems import Guarded
 from gradpivot.training import train_model
@@ -66,9 +65,7 @@ def test_what_steers_never_reads_the_test_part():
         guarded,
         QUICK,
         Targets.read("UA>=50, MIA>=10, AUC<=99", "RA>=50, TA>=50"),
-        seed=0,
-        task=Classification(),
-        replicas=Replicas(),
+        Running(),
     )
     assert found.tries
 

@@ -178,6 +178,34 @@ def test_known_predictions_are_shared_by_splits_of_the_same_data():
     assert sum(count for count, _ in task.seen) == len(train) + len(test)
 
 
+def test_known_predictions_are_found_again_for_the_same_data_in_other_objects():
+    """Arrays become a data set anew in every split."""
+    model, known, task = trained(), Known(), Counting()
+    for c in range(3):
+        train, test = (tuple(tensor.numpy() for tensor in blobs(seed=seed).tensors) for seed in (0, 1))
+        evaluate(model, ForgetSplit.by_class(train, test, c), task, known=known)
+    assert sum(count for count, _ in task.seen) == len(blobs()) + len(blobs(seed=1))
+
+
+@pytest.mark.parametrize("data_id", [None, "blobs"])
+def test_known_predictions_are_not_those_of_half_of_the_test_set(data_id):
+    model, known = trained(), Known()
+    whole = ForgetSplit.by_class(blobs(), blobs(seed=1), 0, data_id=data_id)
+    for chosen in (whole, whole.with_validation()):
+        assert evaluate(model, chosen, Classification(), known=known) == evaluate(
+            model, chosen, Classification()
+        )
+
+
+def test_other_data_are_not_served_known_predictions():
+    model, known = trained(), Known()
+    for seed in (1, 2):
+        chosen = ForgetSplit.by_class(blobs(seed=seed), blobs(seed=1), 0)
+        assert evaluate(model, chosen, Classification(), known=known) == evaluate(
+            model, chosen, Classification()
+        )
+
+
 def test_known_predictions_of_a_part_are_not_made_from_all_of_it():
     model, known, task, chosen = trained(), Known(), Counting(), split()
     told = evaluate(model, chosen, task, retain_scored=10, known=known)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from gradpivot import WS, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry import DualConeWeighting, Gram, PCGradWeighting
-from gradpivot.geometry.nash import nash_weights
 from gradpivot.methods import make_method, method_class
 from gradpivot.methods.torchjd import (
     IMTLG,
@@ -21,17 +20,15 @@ from gradpivot.methods.torchjd import (
     AlignedMTL,
     CAGrad,
     DualProj,
-    FairGrad,
     TorchJDDescent,
     UPGrad,
-    at_fair_scale,
 )
 from gradpivot.testing import MethodContract, blobs, trained
 
 pytest.importorskip("torchjd.aggregation")
 pytest.importorskip("quadprog")
 
-FAMILY = [MGDA, CAGrad, AlignedMTL, UPGrad, DualProj, IMTLG, FairGrad]
+FAMILY = [MGDA, CAGrad, AlignedMTL, UPGrad, DualProj, IMTLG]
 RULES = {kind: kind().weighting() for kind in FAMILY}
 family = pytest.mark.parametrize("kind", FAMILY, ids=lambda kind: kind.name)
 
@@ -102,8 +99,7 @@ def test_is_a_method_like_the_others(kind):
 def test_the_scale_of_both_gradients_is_taken_out(kind, length, angle, ratio):
     """TorchJD's own absolute constants would switch the rules off for short gradients."""
     rule = RULES[kind]
-    power = -4 / 3 if kind is FairGrad else 0.0
-    expected = rule(grams(1.0, ratio, angle)).scaled(length**power)
+    expected = rule(grams(1.0, ratio, angle))
     assert rule(grams(length, length * ratio, angle)) == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
 
@@ -156,31 +152,6 @@ def test_mgda_is_the_shortest_combination(length, angle, ratio):
     assert RULES[MGDA](gram) == pytest.approx((a, 1 - a), rel=1e-6, abs=1e-6)
 
 
-@QUICK
-@given(lengths, angles, st.floats(1e-4, 1e4), st.floats(0.5, 4))
-def test_fairgrad_solves_its_equation(length, angle, ratio, alpha):
-    ff, rr, fr = gram = grams(length, length * ratio, angle)
-    try:
-        a, b = FairGrad(alpha=alpha).weighting()(gram)
-    except GradPivotError:
-        # TorchJD's solver may give up where the lengths are far apart; it then says so and gives no wrong weights.
-        assert not 1 / 100 <= ratio <= 100
-        return
-    assert (ff * a + fr * b) * a ** (1 / alpha) == pytest.approx(1, rel=1e-5)
-    assert (fr * a + rr * b) * b ** (1 / alpha) == pytest.approx(1, rel=1e-5)
-
-
-def test_fairgrad_says_so_when_its_solver_fails():
-    stuck = at_fair_scale(lambda matrix: torch.tensor([2.0, 2.0], dtype=torch.float64), 2.0)
-    with pytest.raises(GradPivotError, match=r"no weights for α=2 and gradients of the lengths 2 and 1"):
-        stuck(Gram(4.0, 1.0, -1.5))
-
-
-def test_fairgrad_with_alpha_one_is_nash():
-    gram = Gram(4.0, 1.0, -1.5)
-    assert FairGrad(alpha=1.0).weighting()(gram) == pytest.approx(nash_weights(gram), rel=1e-6)
-
-
 @pytest.mark.parametrize("c", [0.2, 0.5, 1.0])
 @pytest.mark.parametrize("angle", [0.5, 1.6, 2.8])
 def test_cagrad_maximises_the_smaller_gain_in_its_ball(angle, c):
@@ -207,8 +178,6 @@ def test_aligned_mtl_makes_the_gradients_orthogonal_and_equally_long():
 def test_settings_are_checked():
     with pytest.raises(GradPivotError, match="c is -1"):
         CAGrad(c=-1)
-    with pytest.raises(GradPivotError, match="alpha is 0"):
-        FairGrad(alpha=0)
     with pytest.raises(GradPivotError, match="choose one of min, median, rmse"):
         AlignedMTL(scale_mode="max")
 

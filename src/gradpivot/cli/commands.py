@@ -153,11 +153,11 @@ def _(chosen: options.TraceOptions) -> int:
     # What was typed wrong is told before anything is trained.
     parse_conditions(chosen.pick or {})
     check_metric(chosen.best)
-    over_knob(chosen.method, values=chosen.values or None)  # type: ignore[attr-defined]
+    over_knob(chosen.method, values=chosen.values or None)
     _check_quick(chosen)
     refuse_file(chosen.out)
     problem, split, model = prepare(chosen, device_named(chosen.device))
-    method = suited(chosen.method, problem)  # type: ignore[attr-defined]
+    method = suited(chosen.method, problem)
     if chosen.quick:
         return _quick_trace(chosen, problem, split, model, method)
     methods = over_knob(method, values=chosen.values or None)
@@ -532,11 +532,11 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
     aimed = chosen.until is not None or chosen.keep is not None
     targets = Targets.read(chosen.until, chosen.keep) if aimed else None
     if targets is not None:
-        check_walkable(chosen.method)  # type: ignore[attr-defined]
+        check_walkable(chosen.method)
     refuse_file(chosen.out)
     refuse_used(chosen.out, chosen.overwrite)
     problem, split, model = prepare(chosen, device_of_process(kind), replicas)
-    method = suited(chosen.method, problem)  # type: ignore[attr-defined]
+    method = suited(chosen.method, problem)
     checkpoint = chosen.out / "checkpoint.pt"
     # torchrun ends the others by SIGTERM when one is lost: nobody has interrupted them, and the one that noticed tells.
     ending = terminating() if replicas.size == 1 else nullcontext()
@@ -631,7 +631,7 @@ def _check_quick(chosen: options.TraceOptions) -> None:
     if chosen.quick:
         if chosen.values:
             raise GradPivotError("a quick trace finds its points itself; leave out --values, or --quick")
-        to_the_end(chosen.method, chosen.points)  # type: ignore[attr-defined]
+        to_the_end(chosen.method, chosen.points)
     elif chosen.points is not None:
         raise GradPivotError("--points is for --quick; name the settings by --values")
 

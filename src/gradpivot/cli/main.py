@@ -27,11 +27,18 @@ def main(words: Sequence[str] | None = None) -> int:
         0 if all went well, 1 for an error with a way out, 2 for a mistyped option, 3 for a run that diverged, 4 for a
         target that was not met, 130 after Ctrl-C.
     """
-    words = list(sys.argv[1:] if words is None else words)
-    if words in (["--version"], ["-V"]):
-        sys.stdout.write(f"gradpivot {__version__}\n")
-        return 0
     try:
+        return _done(list(sys.argv[1:] if words is None else words))
+    finally:
+        _flush()
+
+
+def _done(words: list[str]) -> int:
+    """Run one command, and tell what went wrong."""
+    try:
+        if words in (["--version"], ["-V"]):
+            sys.stdout.write(f"gradpivot {__version__}\n")
+            return 0
         from gradpivot.cli.commands import run
 
         return run(_parsed(words or ["--help"]))
@@ -47,13 +54,33 @@ def main(words: Sequence[str] | None = None) -> int:
     except GradPivotError as error:
         return _say(str(error), 1, of_others=type(error).__name__ == "LostProcessError")
     except BrokenPipeError:
-        # The reader (head, less) has gone; nothing more can be said to it, and nothing is wrong.
-        sys.stderr.close()
         return 0
+    except SystemExit as stop:
+        # What rich makes of a broken pipe.
+        if isinstance(stop.__context__, BrokenPipeError):
+            return 0
+        raise
     except OSError as error:
         if error.errno == errno.ENOSPC:
             return _say("the disk is full; free some space and start the same command again to continue", 1)
         return _say(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)
+
+
+def _flush() -> None:
+    """Write what is left to write, unless the reader (head, less) has seen enough and gone: then nothing is wrong.
+
+    Here and not as Python ends, where a reader that has gone is a traceback and the status 120.
+    """
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except OSError:
+        # A full disk, say: Python tries once more as it ends, and tells.
+        pass
 
 
 def _parsed(words: list[str]) -> Any:

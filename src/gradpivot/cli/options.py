@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from gradpivot.methods.retrain import Retrain
+
+if TYPE_CHECKING:
+    from gradpivot.methods.method import Method
 
 __all__ = [
     "CompareOptions",
@@ -133,6 +136,9 @@ class ProblemOptions(ProblemRun):
     """Rename parts of the keys in the weights file: fc=linear downsample=shortcut; aux=- leaves out."""
     protocol: Literal["clean", "paper"] = "clean"
     """Defaults of the method: clean (safe) or paper (as printed)."""
+    if TYPE_CHECKING:
+        # The parser adds it, with every registered method as a subcommand.
+        method: Method
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Annotated, Any, Union
 
@@ -54,15 +56,37 @@ _ABOUT = """Controllable machine unlearning: make a trained PyTorch model forget
 def parse(words: Sequence[str]) -> Any:
     """The options of the command that the words name.
 
-    Exits with status 2 and a hint for a word that is no option, as command lines do.
+    Exits with status 2 and a hint for a word that is no option, as command lines do, and for a value that is none with
+    the one line that its setting has for it.
     """
+    words, told = _with_file_and_protocol(list(words)), io.StringIO()
+    try:
+        with redirect_stderr(told):
+            chosen = _by_tyro(words)
+    except SystemExit as stop:
+        if (error := _refusal(stop)) is not None:
+            sys.stderr.write(f"gradpivot: {' '.join(str(error).split())}\n")
+            raise SystemExit(2) from None
+        if not stop.code:
+            raise
+        # Once more, to the terminal itself, which has a width and colours.
+        return _by_tyro(words)
+    sys.stderr.write(told.getvalue())
+    return chosen
+
+
+def _by_tyro(words: Sequence[str]) -> Any:
     return tyro.extras.subcommand_cli_from_dict(
-        _commands(),
-        prog="gradpivot",
-        description=_ABOUT,
-        args=_with_file_and_protocol(list(words)),
-        config=_CONFIG,
+        _commands(), prog="gradpivot", description=_ABOUT, args=words, config=_CONFIG
     )
+
+
+def _refusal(stop: SystemExit) -> GradPivotError | None:
+    """What one of our settings said of its value, if that is why the parser gave up; it draws a box around it."""
+    cause: BaseException | None = stop
+    while cause is not None and not isinstance(cause, GradPivotError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
 
 
 def print_completion(shell: str) -> None:

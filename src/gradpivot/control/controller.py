@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,8 @@ from gradpivot.control.search import MOST_RUNS, Found, Search, Try
 from gradpivot.control.targets import Seen, Targets
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import evaluate
-from gradpivot.loop import Loop, Progress
 from gradpivot.parallel import Replicas
-from gradpivot.run import Result, check_run, provenance_of, run_key
-from gradpivot.tasks.classification import Classification
+from gradpivot.run import Result, Running, check_run
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from gradpivot.frontier.selection import Condition
     from gradpivot.loop import Outcome
     from gradpivot.methods.method import Method
-    from gradpivot.tasks.task import Task
 
 __all__ = ["Targeted", "check_walkable", "forget_checkpoints", "search_for", "unlearn_until"]
 
@@ -73,58 +69,31 @@ def _rendered(seen: Seen) -> str:
 
 
 def unlearn_until(
-    model: nn.Module,
-    split: ForgetSplit,
-    method: Method,
-    targets: Targets,
-    *,
-    seed: int = 0,
-    task: Task | None = None,
-    workers: int = 0,
-    progress: Progress | None = None,
-    checkpoint: str | Path | None = None,
-    checkpoint_seconds: float = 10.0,
-    keep_checkpoint: bool = False,
-    retain_scored: int | None = None,
-    precision: str = "float32",
-    compile: bool = False,
-    replicas: Replicas | None = None,
-    factory: Callable[[], nn.Module] | None = None,
+    model: nn.Module, split: ForgetSplit, method: Method, targets: Targets, **settings: Any
 ) -> Targeted:
     """Run a method until the targets are met, and score what comes out; see :func:`gradpivot.unlearn`.
 
-    ``keep_checkpoint`` leaves the files for a caller who has yet to write the result down
-    (:func:`forget_checkpoints`).
+    Args:
+        model: The trained model; it is not changed.
+        split: What to forget.
+        method: How.
+        targets: How much.
+        **settings: The fields of :class:`gradpivot.run.Running`. Files that ``keep_checkpoint`` leaves are deleted by
+            :func:`forget_checkpoints`.
 
     Raises:
         GradPivotError: for a method that starts over: there is no line back to the original.
     """
-    task, replicas = task or Classification(), replicas or Replicas.current()
+    running = Running.of(settings)
     split = split.with_validation()
-    looks: dict[str, Any] = {"retain_scored": retain_scored, "workers": workers, "replicas": replicas}
-    computed: dict[str, Any] = {"precision": precision, "compile": compile}
-    path = Path(checkpoint) if checkpoint is not None else None
-    found, looker = search_for(
-        model,
-        split,
-        method,
-        targets,
-        seed=seed,
-        task=task,
-        progress=progress,
-        checkpoint=path,
-        checkpoint_seconds=checkpoint_seconds,
-        factory=factory,
-        **looks,
-        **computed,
-    )
+    found, looker = search_for(model, split, method, targets, running)
     unlearned = time.perf_counter()
-    scores = evaluate(found.model, split, task, **looks)
+    scores = evaluate(found.model, split, running.task, **running.looking)
     auc = None
     if "auc" in targets.metrics_until | targets.metrics_keep:
-        auc = Looker(split, task, 1.0, **looks).look(found.model, {"auc"}).auc
-    if path is not None and not keep_checkpoint:
-        forget_checkpoints(path, replicas)
+        auc = Looker(split, running.task, 1.0, **running.looking).look(found.model, {"auc"}).auc
+    if running.checkpoint is not None and not running.keep_checkpoint:
+        forget_checkpoints(running.checkpoint, running.replicas)
     last = found.tries[found.place.run - 1].method if found.place.run else method
     target = _told(found, targets, looker, split)
     return Targeted(
@@ -136,8 +105,7 @@ def unlearn_until(
         evaluation_seconds=time.perf_counter() - unlearned,
         diverged=None,
         provenance={
-            **provenance_of(split, last, seed, model, replicas.size),
-            **computed,
+            **running.provenance(split, last, model),
             "target": {**target, "auc_on_test": auc},
         },
         targets=targets,
@@ -152,53 +120,21 @@ def unlearn_until(
 
 
 def search_for(
-    model: nn.Module,
-    split: ForgetSplit,
-    method: Method,
-    targets: Targets,
-    *,
-    seed: int,
-    task: Task,
-    workers: int = 0,
-    progress: Progress | None = None,
-    checkpoint: Path | None = None,
-    checkpoint_seconds: float = 10.0,
-    retain_scored: int | None = None,
-    precision: str = "float32",
-    compile: bool = False,
-    replicas: Replicas,
-    factory: Callable[[], nn.Module] | None = None,
+    model: nn.Module, split: ForgetSplit, method: Method, targets: Targets, running: Running
 ) -> tuple[Found, Looker]:
     """The part of :func:`unlearn_until` that steers: the data of ``split.test`` are not within its reach."""
-    check_run(model, method, seed)
+    check_run(model, method, running.seed)
     check_walkable(method)
-    steering, shelf = steering_split(split), Shelf(checkpoint, replicas)
-    looker = Looker(
-        steering,
-        task,
-        gradients_of_run(method, split),
-        retain_scored=retain_scored,
-        workers=workers,
-        replicas=replicas,
-    )
+    steering, shelf = steering_split(split), Shelf(running.checkpoint, running.replicas)
+    looker = Looker(steering, running.task, gradients_of_run(method, split), **running.looking)
 
     def run(number: int, chosen: Method, start: nn.Module) -> Outcome:
-        key = f"{run_key(split, chosen, seed, start, precision=precision, compile=compile)} target"
+        key = f"{running.key(split, chosen, start)} target"
         done = shelf.take(number, key, start)
         if done is not None:
             return done
-        loop = Loop(
-            seed=seed,
-            workers=workers,
-            factory=factory,
-            progress=progress,
-            checkpoint=shelf.in_flight(number),
-            checkpoint_seconds=checkpoint_seconds,
-            precision=precision,
-            compile=compile,
-            replicas=replicas,
-        )
-        outcome = loop.run(chosen, start, task, steering, key=key)
+        loop = running.loop(shelf.in_flight(number))
+        outcome = loop.run(chosen, start, running.task, steering, key=key)
         shelf.put(number, key, outcome)
         return outcome
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -47,27 +47,28 @@ class SetPredictions(NamedTuple):
 class Known:
     """What one model predicts on whole data sets, so that evaluations on many splits of them share the passes.
 
-    Given to :func:`evaluate` again and again. Kept as long as the weights stay what they are, which a digest of their
-    content tells; which model and data it belongs to is the caller's to see to.
+    Given to :func:`evaluate` again and again. Kept as long as the weights stay what they are, and found again for the
+    same data, be they the same object or not; digests of their content tell both.
     """
 
     def __init__(self) -> None:
         self._weights: str | None = None
-        self._sets: list[tuple[Any, SetPredictions]] = []
+        self._sets: dict[tuple[str, str, str, int], SetPredictions] = {}
 
-    def over(self, passes: _Passes, dataset: Any) -> SetPredictions:
-        """The predictions on all samples of a data set, in its order."""
-        found = next((known for data, known in self._sets if data is dataset), None)
-        if found is None:
-            found = passes.over(dataset, np.arange(len(dataset)))
-            self._sets.append((dataset, found))
-        return found
+    def over(self, passes: _Passes, split: ForgetSplit, part: Literal["train", "test"]) -> SetPredictions:
+        """The predictions on all samples of the training or the test set, in its order."""
+        dataset = split.train if part == "train" else split.test
+        # Half of the test set may have become validation data, which a data_id says nothing of.
+        key = (split.data_digest, split.validation_source, part, len(dataset))
+        if key not in self._sets:
+            self._sets[key] = passes.over(dataset, np.arange(len(dataset)))
+        return self._sets[key]
 
     def look_at(self, model: nn.Module) -> None:
         """Forget everything if these are not the weights of the last time."""
         weights = weights_digest(model)
         if weights != self._weights:
-            self._weights, self._sets = weights, []
+            self._weights, self._sets = weights, {}
 
 
 def evaluate(
@@ -109,12 +110,12 @@ def evaluate(
             known.look_at(model)
         if known is not None and len(kept) == len(split.retain_indices):
             forget, retain = (
-                known.over(passes, split.train).at(part) for part in (split.forget_indices, kept)
+                known.over(passes, split, "train").at(part) for part in (split.forget_indices, kept)
             )
         else:
             forget, retain = (passes.over(split.train, part) for part in (split.forget_indices, kept))
         if known is not None:
-            test = known.over(passes, split.test).at(split.test_indices)
+            test = known.over(passes, split, "test").at(split.test_indices)
         else:
             test = passes.over(split.test, split.test_indices)
     balanced = min(len(retain.confidence), len(test.confidence))

@@ -1,4 +1,4 @@
-"""The methods whose weightings are TorchJD's: MGDA, CAGrad, Aligned-MTL, UPGrad, DualProj, IMTL-G and FairGrad.
+"""The methods whose weightings are TorchJD's: MGDA, CAGrad, Aligned-MTL, UPGrad, DualProj and IMTL-G.
 
 One class each, and one line that says which weighting; the loop is :class:`WeightedDescent`'s. All are functions of the
 2×2 Gram matrix and keep nothing from one step to the next, so that a resumed run is the uninterrupted one.
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
     Rule = Callable[[Tensor], Tensor]
 
-_SETTLED = 1e-6
-_ROUNDS = 20
-
-__all__ = ["IMTLG", "MGDA", "AlignedMTL", "CAGrad", "DualProj", "FairGrad", "TorchJDDescent", "UPGrad"]
+__all__ = ["IMTLG", "MGDA", "AlignedMTL", "CAGrad", "DualProj", "TorchJDDescent", "UPGrad"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +51,11 @@ class TorchJDDescent(LossWeightedDescent):
             GradPivotError: if TorchJD or a solver of its is not installed.
         """
         with self._imports():
-            return LossWeighted(self._scaled(self.rule()), self.forget_weight, self.retain_weight)
+            return LossWeighted(at_unit_scale(self.rule()), self.forget_weight, self.retain_weight)
 
     def check_installed(self) -> None:
         """Raise if TorchJD or a solver of its is missing."""
         self.weighting()
-
-    def _scaled(self, rule: Rule) -> Weighting:
-        return at_unit_scale(rule)
 
     @contextmanager
     def _imports(self) -> Iterator[None]:
@@ -181,33 +175,6 @@ class IMTLG(TorchJDDescent):
         return IMTLGWeighting()
 
 
-@dataclass(frozen=True, kw_only=True)
-class FairGrad(TorchJDDescent):
-    """Shares the progress by α-fairness (Ban & Ji, 2024).
-
-    Attributes:
-        alpha: The kind of fairness: 1 is proportional (Nash-MTL), 2 the least potential delay, ∞ max-min.
-    """
-
-    name: ClassVar[str] = "fairgrad"
-    title: ClassVar[str] = "FairGrad"
-
-    alpha: float = 2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("alpha", above=0)
-
-    def rule(self) -> Rule:
-        """The solution of G w = w^(−1/α)."""
-        from torchjd.aggregation import FairGradWeighting
-
-        return FairGradWeighting(alpha=self.alpha)
-
-    def _scaled(self, rule: Rule) -> Weighting:
-        return at_fair_scale(rule, self.alpha)
-
-
 def at_unit_scale(rule: Rule) -> Weighting:
     """A rule with w(s·G) = w(G), asked about G/trace(G); opposed or vanishing gradients make no step."""
     from gradpivot.geometry.torchjd import from_torchjd
@@ -219,38 +186,6 @@ def at_unit_scale(rule: Rule) -> Weighting:
             return Weights(0.0, 0.0)
         size = gram.ff + gram.rr
         return answer(Gram(gram.ff / size, gram.rr / size, gram.fr / size))
-
-    return weigh
-
-
-def at_fair_scale(rule: Rule, alpha: float) -> Weighting:
-    """FairGrad's G w = w^(−1/α), solved again in units of the last answer until it stays.
-
-    In the units (d₁, d₂) the matrix is d_i^(1/α) G_ij d_j and the solution, once they are right, (1, 1), which is where
-    the solver starts from. In the units of the losses it stops far from the solution if the gradients have very
-    different lengths, as small loss weights make them. A gradient that is zero has no part in it.
-    """
-    import torch
-
-    def weigh(gram: Gram, /) -> Weights:
-        case = case_of(gram)
-        if case in (Case.OPPOSED, Case.FLAT):
-            return Weights(0.0, 0.0)
-        # The solution for each gradient alone, F w = w^(−1/α).
-        alone = [0.0 if square == 0 else square ** (-alpha / (1 + alpha)) for square in (gram.ff, gram.rr)]
-        if 0.0 in alone:
-            return Weights(*alone)
-        units = torch.tensor(alone, dtype=torch.float64)
-        gramian = torch.tensor([[gram.ff, gram.fr], [gram.fr, gram.rr]], dtype=torch.float64)
-        for _ in range(_ROUNDS):
-            answer = rule(units[:, None] ** (1 / alpha) * gramian * units)
-            units = units * answer
-            if bool(((answer - 1).abs() < _SETTLED).all()):
-                return Weights(*units.tolist())
-        raise GradPivotError(
-            f"FairGrad found no weights for α={alpha:g} and gradients of the lengths {gram.forget_norm:.3g} and "
-            f"{gram.retain_norm:.3g}; choose an alpha nearer to 1, or loss weights that make the lengths alike"
-        )
 
     return weigh
 

@@ -1,0 +1,230 @@
+"""Around the steps of a run: batches, clock, checkpoints, what is prepared before and put in order after them."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import nn
+
+from gradpivot.checkpoint import Checkpoint
+from gradpivot.data.loader import Loader
+from gradpivot.data.order import cut, shuffled
+from gradpivot.errors import GradPivotError, NonFiniteError
+from gradpivot.initialisation import reinitialise
+from gradpivot.loop.batches import (
+    Batch,
+    PairedBatch,
+    Plan,
+    forget_batch_size,
+    paired_plan,
+    plain_batch_size,
+    plain_plan,
+    sequential_plan,
+)
+from gradpivot.loop.history import History
+from gradpivot.loop.outcome import Diverged, ModelFactory, Outcome, RunnableMethod
+from gradpivot.loop.stepping import Stepping
+from gradpivot.motion import Descending
+from gradpivot.normalisation import apply_policy, has_batch_statistics, recalibrate, running_statistics
+from gradpivot.optimizers import Recipe
+from gradpivot.precision import Passes
+from gradpivot.randomness import derive, isolated, reseed
+from gradpivot.saliency import saliency_mask
+
+if TYPE_CHECKING:
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.tasks.task import Task
+
+__all__ = ["Loop"]
+
+
+@dataclass(kw_only=True)
+class Loop(Stepping):
+    """Runs one method once.
+
+    Attributes:
+        seed: Decides the order of batches, dropout, augmentation and new initialisations.
+        workers: Data-loading processes; never changes a number.
+        factory: Makes a new, randomly initialised model, for methods that start over.
+        progress: Called after every step.
+        checkpoint: Where to keep a resumable state, or None.
+        checkpoint_seconds: How often to write it.
+        precision: The number format of the losses' passes, one of :data:`gradpivot.precision.PRECISIONS`.
+        compile: Whether ``torch.compile`` makes their code.
+        replicas: The processes that run the method together, each on its part of every batch: those of the process
+            group if there is one, else this one alone.
+    """
+
+    factory: ModelFactory | None = None
+    checkpoint: Path | None = None
+    checkpoint_seconds: float = 10.0
+    precision: str = "float32"
+    compile: bool = False
+    _keeper: Checkpoint | None = field(default=None, init=False)
+
+    def run(
+        self, method: RunnableMethod, model: nn.Module, task: Task, split: ForgetSplit, *, key: str = ""
+    ) -> Outcome:
+        """Run ``method`` on a copy of ``model``; the original, its modes and the caller's randomness stay.
+
+        Args:
+            method: What to run.
+            model: The trained model.
+            task: How to run it on a batch.
+            split: What to forget.
+            key: Identifies the run in its checkpoint, so that another run's is never resumed.
+        """
+        self.replicas.agree("runs", (key, self.seed, self.checkpoint is not None))
+        working = copy.deepcopy(model)
+        modes = [module.training for module in model.modules()]
+        self._history, self._step = History(), 0
+        self._descent, self._move, self._mask = None, None, None
+        self._keeper = Checkpoint(self.checkpoint, key, self.checkpoint_seconds) if self.checkpoint else None
+        self._passes = Passes(working, self.precision, self.compile)
+        started = time.perf_counter()
+        diverged = None
+        with isolated(derive(self.seed, "run")):
+            try:
+                method.unlearn(working, task, split, self)
+            except Diverged as stop:
+                diverged = {"step": stop.step, "reason": stop.reason}
+        seconds = time.perf_counter() - started + (self._keeper.seconds_before if self._keeper else 0.0)
+        for module, training in zip(working.modules(), modes, strict=True):
+            module.training = training
+        working.zero_grad(set_to_none=True)
+        self._passes.release()
+        self.replicas.same_weights(working)
+        return Outcome(model=working, history=self._history.columns(), seconds=seconds, diverged=diverged)
+
+    def initialise(self, model: nn.Module) -> None:
+        """Give ``model`` new random weights that depend on the seed only."""
+        reseed(derive(self.seed, "initialisation"))
+        reinitialise(model, self.factory)
+
+    def paired_batches(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe
+    ) -> Iterator[PairedBatch]:
+        """Every forget sample once an epoch, each batch beside a fresh slice of the retain set."""
+        plan, loader = paired_plan(split, recipe, self.seed), self._loader(split.train, model)
+        self._mask_if_asked(model, task, split, recipe, loader)
+        for indices, (forget, retain) in self._steps(model, recipe, plan, loader):
+            yield PairedBatch(forget, retain, plan.progress(self._step), indices[0])
+        self._recalibrate_over_retain(model, task, split, recipe, loader)
+
+    def sequential_batches(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe
+    ) -> Iterator[Batch]:
+        """Every forget sample once an epoch, then every retain sample once: a step for each batch."""
+        plan, loader = sequential_plan(split, recipe, self.seed), self._loader(split.train, model)
+        self._mask_if_asked(model, task, split, recipe, loader)
+        for _, (data,) in self._steps(model, recipe, plan, loader):
+            yield Batch(data, plan.progress(self._step), forgets=plan.forgets(self._step))
+        self._recalibrate_over_retain(model, task, split, recipe, loader)
+
+    def batches(
+        self, model: nn.Module, task: Task, dataset: Any, indices: np.ndarray, recipe: Recipe
+    ) -> Iterator[Batch]:
+        """Plain shuffled batches of some samples of ``dataset``, for training."""
+        plan, loader = plain_plan(indices, recipe, self.seed), self._loader(dataset, model)
+        for _, (data,) in self._steps(model, recipe, plan, loader):
+            yield Batch(data, plan.progress(self._step), ends_epoch=plan.ends_epoch(self._step))
+        self._running.take_average()
+        self._recalibrate_if_asked(model, task, indices, recipe, loader, plain_batch_size(recipe))
+
+    def recalibrate(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> None:
+        """Take BatchNorm's statistics from retain data once more if the policy is ``recalibrate``.
+
+        For a method that changes weights after its last step.
+        """
+        if recipe.batchnorm == "recalibrate":
+            self._recalibrate_over_retain(model, task, split, recipe, self._loader(split.train, model))
+
+    def _steps(
+        self, model: nn.Module, recipe: Recipe, plan: Plan, loader: Loader
+    ) -> Iterator[tuple[tuple[np.ndarray, ...], tuple[Any, ...]]]:
+        """(Indices, data) of each step by side, of several processes this one's part of them."""
+        self._begin(model, recipe, plan)
+        for epoch, sides in plan.epochs_from(self._step):
+            parts = zip(*([self.replicas.part(len(batch)) for batch in side] for side in sides), strict=True)
+            mine = [[self.replicas.take(batch) for batch in side] for side in sides]
+            data = zip(*(loader.batches(side, epoch, recipe.augment) for side in mine), strict=True)
+            for part, indices, batch in zip(parts, zip(*mine, strict=True), data, strict=True):
+                self._parts = part[0], part[-1]
+                reseed(derive(self.seed, "step", self._step))
+                yield indices, batch
+                self._advance(plan.total, model)
+
+    def _begin(self, model: nn.Module, recipe: Recipe, plan: Plan) -> None:
+        apply_policy(model, recipe.batchnorm)
+        self._refuse_single_samples(model, plan.smallest)
+        self._statistics = running_statistics(model)
+        self._descent = Descending(model, recipe, plan.total)
+        if self._keeper and (state := self.replicas.from_first(self._keeper.load)):
+            self._descent.load_state_dict(state["descent"])
+            self._history, self._step = History(state["history"]), state["step"]
+            self._passes.load_state_dict(state["passes"])
+        self._report(self._step, plan.total)
+
+    def _advance(self, total: int, model: nn.Module) -> None:
+        self._step += 1
+        self._report(self._step, total)
+        if self._keeper and self.replicas.is_first:
+            self._keeper.save_if_due(self._state)
+        # Replicas that drift apart do so from the first step; told there, it has cost nothing yet.
+        if len(self._history) == 1:
+            self.replicas.same_weights(model)
+
+    def _state(self) -> dict[str, Any]:
+        """Everything the next step depends on."""
+        return {
+            "descent": self._running.state_dict(),
+            "history": self._history.rows,
+            "step": self._step,
+            "passes": self._passes.state_dict(),
+        }
+
+    def _mask_if_asked(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe, loader: Loader
+    ) -> None:
+        """Keep to the salient weights if the recipe has a ``saliency``.
+
+        Before a checkpoint is loaded: a resumed run computes the same mask, from the original weights.
+        """
+        share = getattr(recipe, "saliency", None)
+        if share is None:
+            return
+        order = cut(split.forget_indices, forget_batch_size(split, recipe))
+        reseed(derive(self.seed, "saliency"))
+        batches = zip(loader.batches(order, -1), map(len, order), strict=True)
+        try:
+            self.restrict(model, saliency_mask(model, task, batches, share))
+        except NonFiniteError as error:
+            raise Diverged(self._step, str(error)) from None
+
+    def _recalibrate_over_retain(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe, loader: Loader
+    ) -> None:
+        size = forget_batch_size(split, recipe)
+        self._recalibrate_if_asked(model, task, split.retain_indices, recipe, loader, size)
+
+    def _recalibrate_if_asked(
+        self, model: nn.Module, task: Task, indices: np.ndarray, recipe: Recipe, loader: Loader, size: int
+    ) -> None:
+        if recipe.batchnorm == "recalibrate":
+            order = shuffled(indices, self.seed, "recalibrate")[:2048]
+            recalibrate(model, loader.batches(cut(order, max(size, 64)), -1), task.retain_loss)
+
+    def _refuse_single_samples(self, model: nn.Module, smallest: int) -> None:
+        """Raise, in all processes alike, if BatchNorm in train mode would see a part of fewer than two samples."""
+        several = self.replicas.size > 1
+        if several and has_batch_statistics(model) and smallest < 2 * self.replicas.size:
+            raise GradPivotError(
+                f"the smallest batch has {smallest} samples, and BatchNorm in train mode needs two in each of the "
+                f"{self.replicas.size} processes; use batchnorm='frozen', another batch_size, or fewer processes"
+            )

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradpivot.geometry import Weights, gram_of
+from gradpivot.loop import Gradients
+from gradpivot.loop.combined import Combined
+
+numbers = st.floats(-2, 2)
+lengths = st.floats(-3, 3).map(lambda exponent: 10.0**exponent)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), lengths, st.tuples(numbers, numbers).filter(any), numbers, numbers)
+def test_what_was_overwritten_is_told_from_what_is_left(seed, length, weights, x, y):
+    generator = torch.Generator().manual_seed(seed)
+    f, r, change = torch.randn(3, 5, dtype=torch.float64, generator=generator)
+    f = f * length
+    gradients = Gradients([f.clone()], [r.clone()], gram_of([f], [r]), 1.0, 1.0)
+    combined = Combined(gradients, Weights(*weights))
+    (kept,), (g,) = combined.kept, combined.gradient
+    torch.testing.assert_close(g, weights[0] * f + weights[1] * r)
+    # Relative to what was subtracted: the overwritten one has the larger share, so that this is no more than its own.
+    size = float(change.norm() * (f.norm() + r.norm()))
+    assert combined.along_both(float(change @ kept), float(change @ g)) == pytest.approx(
+        (float(change @ f), float(change @ r)), rel=1e-9, abs=1e-12 * size
+    )
+    of_kept, of_combined = combined.shares(x, y)
+    torch.testing.assert_close(
+        of_kept * kept + of_combined * g, x * f + y * r, rtol=1e-9, atol=1e-11 * max(1.0, length)
+    )
