@@ -317,7 +317,7 @@ class ReproduceVaeOptions(_Run):
 class ReproduceDdpmOptions:
     """The paper's generation experiment: a class taken out of a class-conditional diffusion model.
 
-    A sweep of CUP, WS, SalUn and SA, each model judged by samples from the same noise, and tables, pictures and a page
+    A sweep of CUP, SalUn and SA, each model judged by samples from the same noise, and tables, pictures and a page
     of them; killed or interrupted, the same command goes on. Needs the extra 'diffusion'.
 
     example: gradpivot reproduce ddpm --preset small --out runs/ddpm
