@@ -24,6 +24,8 @@ from typing import Any
 
 from gradpivot.frontier.estimate import spearman
 from gradpivot.frontier.record import Record
+from gradpivot.recipes.problem import find_problem
+from gradpivot.recipes.recipe import load_recipe
 from gradpivot.steering import asked_degree
 from gradpivot.sweep.store import Store
 
@@ -44,8 +46,22 @@ def main() -> None:
     if not asked.no_run:
         command = [sys.executable, "-m", "gradpivot", "sweep", f"control-{asked.problem}"]
         subprocess.run([*command, "--store", asked.store, "--jobs", str(asked.jobs)], check=True)
-    rows = rows_of(Store(asked.store).records())
+    rows = rows_of(asked_for(f"control-{asked.problem}", Store(asked.store).records()))
     sys.stdout.write(json.dumps(rows, indent=1) + "\n" if asked.json else table(rows))
+
+
+def asked_for(name: str, records: Sequence[Record]) -> list[Record]:
+    """The records that the recipe asks for: other sweeps may have put theirs into the same store."""
+    recipe = load_recipe(name)
+    recipe = recipe.suited(find_problem(recipe.problem).settings)
+    spaces = {(s.protocol, s.name): [method.to_dict() for method in s.methods] for s in recipe.series}
+
+    def belongs(record: Record) -> bool:
+        space = spaces.get((record.protocol, record.series), ())
+        # Runs of an older version lack the settings that came later.
+        return any({**method, **record.point.settings} == method for method in space)
+
+    return [r for r in records if r.kind == "class" and (r.role != "run" or belongs(r))]
 
 
 def rows_of(records: Sequence[Record]) -> list[dict[str, Any]]:
