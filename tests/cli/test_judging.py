@@ -69,3 +69,16 @@ def test_what_cannot_be_judged_is_told(problem, capsys):
         error = capsys.readouterr().err.strip()
         assert why in error
         assert len(error.splitlines()) == 1
+
+
+def test_a_target_of_a_generator_is_about_its_samples(problem, capsys):
+    one = weights(problem, "first", 0)
+    words = ["unlearn", "cup", "--problem", problem, "--weights", one, "--classes", "1", "--iterations", "2"]
+    assert main([*words, "--until", "UA>=0", "--out", "met"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "UA>=0 is met" in told
+    assert Path("met/classifier.safetensors").exists()
+    found = json.loads(Path("met/metrics.json").read_text())
+    assert found["scores"] is None
+    assert main([*words, "--until", "TA>=50", "--out", "unknown"]) == 1
+    assert "TA is no score of samples" in capsys.readouterr().err

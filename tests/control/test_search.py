@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -21,6 +22,8 @@ Curve = Callable[[float], float]
 
 class World:
     """UA is the weight; a run goes to the degree it is asked for, if ``reach`` lets it; repairs lower ``harm``."""
+
+    tells_degree = is_limited = True
 
     def __init__(self, harm: float = 0.0, reach: float = 1.0, heal: float = 1.0, look: float = 0.03) -> None:
         self.harm, self.reach, self.heal, self.price = harm, reach, heal, look
@@ -179,3 +182,29 @@ def test_whatever_the_world_is_like_the_verdict_is_true_and_paid_for(asked, kept
     forgotten, harmed = found.model.weight[0].tolist()
     assert forgotten == pytest.approx(found.place.seen.ua)
     assert 1 - harmed == pytest.approx(found.place.seen.ra)
+
+
+class Gallery(World):
+    """A world seen by samples: UA stays at 0 for half of the way, and a look costs more than a run."""
+
+    tells_degree = is_limited = False
+
+    def look(self, model: nn.Module, metrics, *, quick: bool = False) -> Seen:
+        forgotten = model.weight[0, 0].item()
+        return replace(super().look(model, {"ra", "ua"}), ua=max(0.0, 2 * forgotten - 1))
+
+
+@pytest.mark.parametrize("asked", [25, 50, 90, 99])
+def test_where_ua_is_no_degree_it_goes_all_the_way_and_walks_back(asked):
+    world = Gallery(look=2.0)
+    found = world.search(f"UA>={asked}", "RA>=99")
+    assert found.met
+    assert found.tries[0].method.gamma == 1
+    assert asked / 100 - 1e-6 <= found.place.seen.ua <= asked / 100 + 0.011
+
+
+def test_where_ua_is_no_degree_a_repair_holds():
+    world = Gallery(harm=0.2, heal=0.1)
+    found = world.search("UA>=90", "RA>=95", CUP(iterations=30))
+    assert found.met
+    assert [(one.method.gamma, one.method.iterations) for one in found.tries] == [(1.0, 30), (0.0, 12)]

@@ -518,6 +518,7 @@ def _compare_generators(
 
 def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> int:
     """One run, or one search; of several processes all do it, and the first one writes and speaks."""
+    from gradpivot.cli.judging import examination_of
     from gradpivot.control.controller import (
         Targeted,
         check_walkable,
@@ -554,11 +555,11 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
             "compile": chosen.compile,
             "replicas": replicas,
         }
-        result = (
-            run_method(model, split, method, **settings)
-            if targets is None
-            else unlearn_until(model, split, method, targets, **settings)
-        )
+        if targets is None:
+            result = run_method(model, split, method, **settings)
+        else:
+            judged = examination_of(problem, split, chosen.out, device_of_process(kind), quiet=chosen.json)
+            result = unlearn_until(model, split, method, targets, examination=judged, **settings)
     unmet = isinstance(result, Targeted) and not result.met
     status = DIVERGED if result.diverged else UNMET if unmet else 0
     if not replicas.is_first:

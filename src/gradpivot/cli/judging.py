@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
     from gradpivot.cli.options import JudgeOptions
     from gradpivot.data.split import ForgetSplit
-    from gradpivot.examination import Examined
+    from gradpivot.examination import Examination, Examined
     from gradpivot.recipes.judging import Judging
     from gradpivot.recipes.problem import Problem
 
-__all__ = ["judge"]
+__all__ = ["examination_of", "judge"]
 
 _SCHEMA = "gradpivot.judged/1"
+KEPT = "classifier.safetensors"
+"""Where a classifier that was trained here is kept."""
 
 
 def judge(chosen: JudgeOptions) -> int:
@@ -97,7 +99,7 @@ def _examined(
     if len(models) < len(chosen.weights):
         raise GradPivotError("two weights files have the same name and folder; judge one at a time")
     with terminating():
-        classifier = _classifier(judging, chosen).to(device)
+        classifier = _classifier(judging, chosen.out, chosen.classifier, quiet=chosen.json).to(device)
         examination = Examination(judging, classifier, Diffusion.required(problem.task, "judge"), split)
         judged = {}
         for name, model in models.items():
@@ -113,21 +115,36 @@ def _name(file: Path) -> str:
     return file.absolute().parent.name if file.stem == "model" else file.stem
 
 
-def _classifier(judging: Judging, chosen: JudgeOptions) -> nn.Module:
-    """The model that judges, from the file that the options name, or trained and kept."""
+def examination_of(
+    problem: Problem, split: ForgetSplit, folder: Path, device: str, *, quiet: bool
+) -> Examination | None:
+    """How a problem's generators are judged, with the classifier kept in ``folder``; None for models that predict."""
+    from gradpivot.examination import Examination, check_examinable
+    from gradpivot.tasks.diffusion import Diffusion
+
+    if problem.judging is None:
+        return None
+    check_examinable(split)
+    classifier = _classifier(problem.judging, folder, quiet=quiet).to(device)
+    return Examination(problem.judging, classifier, Diffusion.required(problem.task, "judge"), split)
+
+
+def _classifier(
+    judging: Judging, folder: Path, given: Path | None = None, *, quiet: bool = False
+) -> nn.Module:
+    """The model that judges, from the file that was given, or trained and kept in ``folder``."""
+    from gradpivot.foreign import load_foreign
     from gradpivot.recipes.problem import find_problem
     from gradpivot.sweep.original import original_model
     from gradpivot.training import everything
 
     problem = find_problem(judging.classifier)
-    if chosen.classifier is not None:
-        from gradpivot.foreign import load_foreign
-
+    if given is not None:
         model = problem.model()
-        load_foreign(model, chosen.classifier, ())
+        load_foreign(model, given, ())
         return model.eval()
-    with bar("The classifier that judges", wants_bars(chosen.json)) as report:
-        return original_model(problem, everything(problem), 0, chosen.out / "classifier.safetensors", report)
+    with bar("The classifier that judges", wants_bars(quiet)) as report:
+        return original_model(problem, everything(problem), 0, folder / KEPT, report)
 
 
 def _environment(device: str) -> dict[str, Any]:

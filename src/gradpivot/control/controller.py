@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.control.finished import Shelf
-from gradpivot.control.looking import Looker, gradients_of_run, steering_split
+from gradpivot.control.looking import Looker, Looks, gradients_of_run, steering_split
+from gradpivot.control.sampled import SampleLooker
 from gradpivot.control.search import MOST_RUNS, Found, Search, Try
 from gradpivot.control.targets import Seen, Targets
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import evaluate
 from gradpivot.parallel import Replicas
 from gradpivot.run import Result, Running, check_run
+from gradpivot.tasks.task import predicts
 
 if TYPE_CHECKING:
     from torch import nn
 
     from gradpivot.data.split import ForgetSplit
+    from gradpivot.examination import Examination
     from gradpivot.frontier.selection import Condition
     from gradpivot.loop import Outcome
     from gradpivot.methods.method import Method
@@ -69,7 +72,13 @@ def _rendered(seen: Seen) -> str:
 
 
 def unlearn_until(
-    model: nn.Module, split: ForgetSplit, method: Method, targets: Targets, **settings: Any
+    model: nn.Module,
+    split: ForgetSplit,
+    method: Method,
+    targets: Targets,
+    *,
+    examination: Examination | None = None,
+    **settings: Any,
 ) -> Targeted:
     """Run a method until the targets are met, and score what comes out; see :func:`gradpivot.unlearn`.
 
@@ -78,17 +87,21 @@ def unlearn_until(
         split: What to forget.
         method: How.
         targets: How much.
+        examination: How a generator is judged; its UA and RA are those of samples.
         **settings: The fields of :class:`gradpivot.run.Running`. Files that ``keep_checkpoint`` leaves are deleted by
             :func:`forget_checkpoints`.
 
     Raises:
-        GradPivotError: for a method that starts over: there is no line back to the original.
+        GradPivotError: for a method that starts over: there is no line back to the original; for a generator without
+            an examination.
     """
     running = Running.of(settings)
     split = split.with_validation()
-    found, looker = search_for(model, split, method, targets, running)
+    found, looker = search_for(model, split, method, targets, running, examination)
     unlearned = time.perf_counter()
-    scores = evaluate(found.model, split, running.task, **running.looking)
+    scores = None
+    if predicts(running.task):
+        scores = evaluate(found.model, split, running.task, **running.looking)
     auc = None
     if "auc" in targets.metrics_until | targets.metrics_keep:
         auc = Looker(split, running.task, 1.0, **running.looking).look(found.model, {"auc"}).auc
@@ -120,13 +133,18 @@ def unlearn_until(
 
 
 def search_for(
-    model: nn.Module, split: ForgetSplit, method: Method, targets: Targets, running: Running
-) -> tuple[Found, Looker]:
+    model: nn.Module,
+    split: ForgetSplit,
+    method: Method,
+    targets: Targets,
+    running: Running,
+    examination: Examination | None = None,
+) -> tuple[Found, Looks]:
     """The part of :func:`unlearn_until` that steers: the data of ``split.test`` are not within its reach."""
     check_run(model, method, running.seed)
     check_walkable(method)
     steering, shelf = steering_split(split), Shelf(running.checkpoint, running.replicas)
-    looker = Looker(steering, running.task, gradients_of_run(method, split), **running.looking)
+    looker = _looker(steering, running, gradients_of_run(method, split), targets, examination)
 
     def run(number: int, chosen: Method, start: nn.Module) -> Outcome:
         key = f"{running.key(split, chosen, start)} target"
@@ -139,6 +157,21 @@ def search_for(
         return outcome
 
     return Search(model, method, targets, looker, run).go(), looker
+
+
+def _looker(
+    split: ForgetSplit, running: Running, plain: float, targets: Targets, examination: Examination | None
+) -> Looks:
+    if predicts(running.task):
+        return Looker(split, running.task, plain, **running.looking)
+    if examination is None:
+        raise GradPivotError(
+            "a generator predicts no label, so targets are about its samples; say how these are judged: examination=, "
+            "or a problem with judging"
+        )
+    looker = SampleLooker(examination, plain)
+    looker.check(targets.metrics_until | targets.metrics_keep)
+    return looker
 
 
 def check_walkable(method: Method) -> None:
@@ -155,7 +188,7 @@ def forget_checkpoints(checkpoint: str | Path, replicas: Replicas | None = None)
     Shelf(Path(checkpoint), replicas or Replicas.current()).clear(MOST_RUNS)
 
 
-def _told(found: Found, targets: Targets, looker: Looker, split: ForgetSplit) -> dict[str, Any]:
+def _told(found: Found, targets: Targets, looker: Looks, split: ForgetSplit) -> dict[str, Any]:
     """The search, JSON-able."""
     return {
         "until": list(map(str, targets.until)),

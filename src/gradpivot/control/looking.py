@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gradpivot.parallel import Replicas
     from gradpivot.tasks.task import Task
 
-__all__ = ["FORWARD", "Looker", "gradients_of_run", "steering_split"]
+__all__ = ["FORWARD", "Looker", "Looks", "gradients_of_run", "steering_split"]
 
 FORWARD = 1 / 3
 """What a forward pass of a sample costs, in gradients of a sample: a backward pass takes two forward passes' work."""
@@ -53,7 +53,30 @@ def gradients_of_run(method: Method, split: ForgetSplit) -> float:
     passes_all = method.uses_all_retain or getattr(method, "order", None) == "sequential"
     kept = n_retain if passes_all else n_forget * (beside / size if size and beside else 1)
     samples = method.needs_forget * n_forget + method.needs_retain * kept
+    iterations = getattr(method, "iterations", None)
+    if iterations and size:
+        return float(iterations * size * samples / max(n_forget, 1))
     return float(getattr(method, "epochs", 1) * samples)
+
+
+class Looks(Protocol):
+    """What a search steers by."""
+
+    tells_degree: bool
+    """Whether UA is the degree of forgetting that CUP can be asked for."""
+    is_limited: bool
+    """Whether what looks cost counts towards the search's budget."""
+    spent: float
+    """The looks so far, in plain runs."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many samples of each kind are looked at."""
+        ...
+
+    def look(self, model: nn.Module, metrics: Collection[str], *, quick: bool = False) -> Seen:
+        """The scores that are asked for."""
+        ...
 
 
 class Looker:
@@ -67,6 +90,9 @@ class Looker:
         workers: Data-loading processes.
         replicas: The processes that share the passes.
     """
+
+    tells_degree = True
+    is_limited = True
 
     def __init__(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -24,8 +23,8 @@ KNOWN = ("ua", "ra")
 class SampleLooker:
     """Scores generators by an examination, for a search that steers by it.
 
-    A look draws samples, which takes many times what a prediction takes: what looks cost is counted, and limits nothing
-    but itself (:data:`gradpivot.control.search.LOOKS`).
+    A look draws samples, which takes many times what a prediction takes: what looks cost is counted, and does not
+    shorten the search.
 
     Args:
         examination: Draws and judges.
@@ -34,7 +33,7 @@ class SampleLooker:
 
     tells_degree = False
     """UA of samples is no degree of forgetting: guidance draws a clear picture from half of what the label says."""
-    budget = math.inf
+    is_limited = False
 
     def __init__(self, examination: Examination, plain: float) -> None:
         self._examination, self._plain = examination, plain
@@ -46,6 +45,19 @@ class SampleLooker:
         """How many samples are looked at."""
         return {"samples": self._examination.samples}
 
+    @staticmethod
+    def check(metrics: Collection[str]) -> None:
+        """Raise, before anything runs, for a score that samples do not tell.
+
+        Raises:
+            GradPivotError: with those that they do.
+        """
+        if unknown := sorted(set(metrics) - set(KNOWN)):
+            raise GradPivotError(
+                f"{unknown[0].upper()} is no score of samples; for a generator ask for UA (the forgotten class is not "
+                f"recognised) and RA (the others are)"
+            )
+
     def look(self, model: nn.Module, metrics: Collection[str], *, quick: bool = False) -> Seen:
         """UA and RA of the model's samples; both come from one look, whatever is asked for.
 
@@ -53,15 +65,7 @@ class SampleLooker:
             model: In any mode.
             metrics: Which of them.
             quick: No look is quicker than another.
-
-        Raises:
-            GradPivotError: for a score that samples do not tell.
         """
-        if unknown := sorted(set(metrics) - set(KNOWN)):
-            raise GradPivotError(
-                f"{unknown[0].upper()} is no score of samples; for a generator ask for UA (the forgotten class is not "
-                f"recognised) and RA (the others are)"
-            )
         if not metrics:
             return Seen()
         self.spent += FORWARD * self._examination.passes / self._plain

@@ -7,13 +7,14 @@ r"""The closed loop: from conditions on scores to weights that meet them, or to 
 4. If the budget ends first, the point is returned that holds ``keep`` and is nearest to ``until``, with the condition
    that binds.
 
-Every look is at forget, retain and validation data. The cost of everything is counted in plain runs, and ends at
-``BUDGET``.
+Every look is at forget, retain and validation data, or at a generator's samples. The cost of everything is counted in
+plain runs, and ends at ``BUDGET``; looks at samples are counted, and not limited by it.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from gradpivot.steering import gamma_for
 if TYPE_CHECKING:
     from torch import nn
 
-    from gradpivot.control.looking import Looker
+    from gradpivot.control.looking import Looks
     from gradpivot.frontier.selection import Condition
     from gradpivot.loop import Outcome
     from gradpivot.methods.method import Method
@@ -135,9 +136,10 @@ class Search:
         run: Makes a run.
     """
 
-    def __init__(self, model: nn.Module, method: Method, targets: Targets, looker: Looker, run: Run) -> None:
+    def __init__(self, model: nn.Module, method: Method, targets: Targets, looker: Looks, run: Run) -> None:
         self._original, self._method, self._targets = model, method, targets
         self._looker, self._run = looker, run
+        self._budget = BUDGET if looker.is_limited else math.inf
         self._until = targets.metrics_until | {"ua"}
         self._lines: list[tuple[Segment, Outcome]] = []
         self._tries: list[Try] = []
@@ -196,12 +198,13 @@ class Search:
         if not self._tries:
             return method
         # Landing again, and a way back if that fails too.
-        left = BUDGET - self.cost - self._landing_cost - 2 * self._keep_cost
-        epochs = int(min(left, REPAIR if reached else 1.0) * method.epochs)
-        return replace(method, epochs=epochs) if epochs >= 1 else None
+        left = self._budget - self.cost - self._landing_cost - 2 * self._keep_cost
+        return _shortened(method, min(left, REPAIR if reached else 1.0))
 
     def _gamma(self, place: Place, reached: bool) -> float:
         """γ of a run that begins at ``place`` and ends a little beyond what is asked for."""
+        if not self._looker.tells_degree:
+            return 0.0 if reached else 1.0
         degree, asked = place.seen.ua or 0.0, self._targets.asked_ua()
         if reached:
             asked = max(degree, asked or 0.0)
@@ -214,7 +217,7 @@ class Search:
         began = time.perf_counter()
         outcome = self._run(len(self._tries) + 1, method, self._at(start))
         self._run_seconds += outcome.seconds - (time.perf_counter() - began)
-        self._run_cost += getattr(method, "epochs", 1) / getattr(self._method, "epochs", 1)
+        self._run_cost += _length(method) / _length(self._method)
         segment = Segment(self._original)
         segment.ends_at(outcome.model)
         self._lines.append((segment, outcome))
@@ -238,7 +241,7 @@ class Search:
         low = self._places[0]
         for look in range(LOOKS):
             is_near = self._spare(high.seen) <= NEAR or self._reached(low)
-            if is_near or self.cost + price + self._keep_cost > BUDGET:
+            if is_near or self.cost + price + self._keep_cost > self._budget:
                 break
             place = self._look(Place(run, self._between(low, high, look), Seen()), self._until)
             low, high = (low, place) if self._reached(place) else (place, high)
@@ -276,7 +279,7 @@ class Search:
                     (middle.share, high) if self._kept(replace(middle, seen=seen)) else (low, middle.share)
                 )
             found = self._look_closely(Place(place.run, low, Seen())) if low else None
-            if found is None or self._kept(found) or self.cost + 2 * self._keep_cost > BUDGET:
+            if found is None or self._kept(found) or self.cost + 2 * self._keep_cost > self._budget:
                 break
             low, high = 0.0, low
         if not any(self._kept(seen) for seen in self._closely_seen):
@@ -341,3 +344,18 @@ class Search:
         model = copy.deepcopy(outcome.model)
         segment.put(model, place.share)
         return model
+
+
+def _length(method: Method) -> float:
+    """How long a run is, in what its own length is given in."""
+    epochs: int = getattr(method, "epochs", 1)
+    iterations: int | None = getattr(method, "iterations", None)
+    return float(epochs if iterations is None else iterations)
+
+
+def _shortened(method: CUP, share: float) -> CUP | None:
+    """The method with so much of its length, or None if that is no whole epoch or iteration."""
+    length = int(share * _length(method))
+    if length < 1:
+        return None
+    return replace(method, epochs=length) if method.iterations is None else replace(method, iterations=length)
