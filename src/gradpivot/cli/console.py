@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gradpivot.training import Epoch, Trained
 
 __all__ = [
-    "bar", "duration", "percentages", "quiet", "recipe_line", "recipe_table", "recipes_table", "say", "say_json",
-    "say_result", "say_sweep", "say_target", "say_trained", "standing", "wants_bars", "watched_sweep",
+    "bar", "counted", "duration", "percentages", "quiet", "recipe_line", "recipe_table", "recipes_table", "say",
+    "say_json", "say_result", "say_sweep", "say_target", "say_trained", "standing", "wants_bars", "watched_sweep",
     "watched_training",
 ]  # fmt: skip
 
@@ -45,6 +45,11 @@ def bar(title: str, wanted: bool, in_bytes: bool = False) -> Iterator[Any]:
 
     with progress_bar(title, in_bytes) as report:
         yield report
+
+
+def counted(report: Any) -> Any:
+    """A study's progress, which also tells what is under way, on a plain bar."""
+    return (lambda done, total, what: report(done, total)) if report else None
 
 
 @contextmanager

@@ -1,0 +1,143 @@
+"""The commands around sweeps: sweep, compare, recipes, store."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradpivot.cli import options
+from gradpivot.cli.console import recipe_line, recipe_table, recipes_table, say, say_json, say_sweep
+from gradpivot.cli.dispatch import run
+from gradpivot.cli.inputs import refuse_file
+from gradpivot.errors import GradPivotError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gradpivot.frontier.record import Record
+
+__all__: list[str] = []
+
+
+@run.register
+def _(chosen: options.SweepOptions) -> int:
+    from gradpivot.cli.sweeping import sweep
+
+    state, failures = sweep(chosen)
+    if chosen.json:
+        say_json(json.dumps({"state": dataclasses.asdict(state), "failures": failures}))
+    else:
+        say_sweep(state, failures, chosen.store)
+    return 0 if state.is_whole else 1
+
+
+@run.register
+def _(chosen: options.CompareOptions) -> int:
+    from gradpivot.cli.sweeping import finished_runs
+    from gradpivot.frontier.generators import are_generators
+    from gradpivot.frontier.standings import standings
+    from gradpivot.report.standings_files import FORMATS, write_standings
+    from gradpivot.report.standings_tables import standings_console, standings_json
+
+    records, notes, damaged = finished_runs(chosen)
+    if chosen.out is not None:
+        refuse_file(chosen.out)
+    if are_generators(records):
+        files = _compare_generators(chosen, records, notes)
+    else:
+        told = standings(records, beside=chosen.beside, notes=notes)
+        files = []
+        if chosen.out is not None:
+            formats = FORMATS if chosen.formats == "all" else chosen.formats.split(",")
+            files = write_standings(told, chosen.out, formats, title=f"{chosen.store.name}: methods compared")
+        if chosen.json:
+            say_json(standings_json(told))
+        else:
+            say(standings_console(told))
+    if files and not chosen.json:
+        say(f"{len(files)} files are in {chosen.out}")
+    if damaged:
+        raise GradPivotError(
+            f"left out because damaged: {', '.join(damaged[:10])}{' …' if len(damaged) > 10 else ''}; the same "
+            f"sweep does them again"
+        )
+    return 0
+
+
+@run.register
+def _(chosen: options.RecipesOptions) -> int:
+    from gradpivot.recipes.recipe import list_recipes, load_recipe, read_recipe_text
+
+    if chosen.recipe is None:
+        found = [load_recipe(name) for name in list_recipes()]
+        if chosen.json:
+            say_json(json.dumps([recipe.to_dict() for recipe in found], indent=2))
+        else:
+            say(
+                recipes_table(found),
+                "Show one: gradpivot recipes digits. Your own is a YAML file in the same form",
+            )
+        return 0
+    sys.path.insert(0, str(Path.cwd()))
+    recipe = load_recipe(chosen.recipe)
+    if chosen.json:
+        say_json(json.dumps(recipe.to_dict(), indent=2))
+    else:
+        say(read_recipe_text(chosen.recipe).rstrip(), "", recipe_line(recipe), recipe_table(recipe))
+    return 0
+
+
+@run.register
+def _(chosen: options.StoreExportOptions) -> int:
+    from gradpivot.sweep.store import Store
+
+    count = Store(chosen.store).export(chosen.file)
+    say(f"{count} runs are in {chosen.file}")
+    return 0
+
+
+@run.register
+def _(chosen: options.StoreImportOptions) -> int:
+    from gradpivot.sweep.store import Store
+
+    new, known, other = Store(chosen.store, create=True).take_in(chosen.file)
+    say(f"{new} runs taken in, {known} were here already")
+    if other:
+        say(f"{other} of those have other scores here than in {chosen.file}; this store's stay")
+    return 0
+
+
+@run.register
+def _(chosen: options.StoreCheckOptions) -> int:
+    from gradpivot.sweep.store import Store
+
+    sound, damaged = Store(chosen.store).check()
+    if damaged:
+        raise GradPivotError(
+            f"{len(damaged)} of {sound + len(damaged)} files are damaged: {', '.join(damaged[:10])}"
+            f"{' …' if len(damaged) > 10 else ''}. The next sweep does these runs again"
+        )
+    say(f"All {sound} files are sound")
+    return 0
+
+
+def _compare_generators(
+    chosen: options.CompareOptions, records: Sequence[Record], notes: Sequence[str]
+) -> list[Path]:
+    """The same for runs that were judged by their samples."""
+    from gradpivot.frontier.generators import compare_generators
+    from gradpivot.report.generators_files import FORMATS, write_generators
+    from gradpivot.report.generators_tables import generators_console, generators_json
+
+    told, files = compare_generators(records, notes=notes), []
+    if chosen.out is not None:
+        formats = FORMATS if chosen.formats == "all" else chosen.formats.split(",")
+        files = write_generators(told, chosen.out, formats, title=f"{chosen.store.name}: generators compared")
+    if chosen.json:
+        say_json(generators_json(told))
+    else:
+        say(generators_console(told))
+    return files

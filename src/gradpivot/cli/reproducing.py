@@ -1,0 +1,128 @@
+"""The experiments of the paper and ours: reproduce toy, digits, cifar10-class, ddpm and vae."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from gradpivot.cli import options
+from gradpivot.cli.console import bar, counted, say, say_json, say_sweep, wants_bars
+from gradpivot.cli.dispatch import run
+from gradpivot.cli.inputs import refuse_file, set_threads, split_of
+from gradpivot.cli.interrupt import terminating
+from gradpivot.cli.tracing import study
+
+__all__: list[str] = []
+
+
+@run.register
+def _(chosen: options.ReproduceToyOptions) -> int:
+    from gradpivot.sweep.toy import run_toy
+
+    set_threads(chosen.threads)
+    with bar("Toy, over seeds", wants_bars(chosen.json)) as report:
+        outcome = run_toy(chosen.seed, chosen.seeds, report)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    from gradpivot.atomic import write_text
+    from gradpivot.report.figures import save_figure
+    from gradpivot.report.toy import toy_figure
+
+    figure = toy_figure(outcome.panels)
+    for ending in ("png", "pdf"):
+        save_figure(figure, chosen.out / f"toy.{ending}")
+    text = json.dumps(outcome.summary, indent=2) + "\n"
+    write_text(chosen.out / "results.json", text)
+    if chosen.json:
+        say_json(text)
+    else:
+        say(outcome.table(), f"Figure and accuracies are in {chosen.out}")
+    return 0
+
+
+@run.register
+def _(chosen: options.ReproduceDigitsOptions) -> int:
+    from gradpivot.atomic import write_text
+    from gradpivot.recipes.digits import digits, study_series
+    from gradpivot.report.summary import summary, summary_markdown
+
+    problem = digits()
+    split = split_of(problem, classes=str(chosen.forget))
+    title = f"Forgetting the digit {chosen.forget}: CUP, WS and GA over equal-size spaces"
+    command = (
+        f"gradpivot reproduce digits --class {chosen.forget} --seed {chosen.seed} --seeds {chosen.seeds} "
+        f"--threads {chosen.threads}"
+    )
+    comparisons = [
+        study(problem, split, study_series(), chosen, title, seed, command)
+        for seed in range(chosen.seed, chosen.seed + chosen.seeds)
+    ]
+    told = summary(comparisons)
+    write_text(chosen.out / "summary.json", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+    write_text(chosen.out / "summary.md", summary_markdown(told))
+    if chosen.json:
+        say_json(json.dumps(told, ensure_ascii=False))
+    else:
+        say(summary_markdown(told), f"Summary is in {chosen.out}")
+    return 0
+
+
+@run.register
+def _(chosen: options.ReproduceCifar10ClassOptions) -> int:
+    return _swept_and_compared(
+        chosen, {"short": "cifar10-pretrained", "full": "cifar10-class"}[chosen.preset]
+    )
+
+
+@run.register
+def _(chosen: options.ReproduceDdpmOptions) -> int:
+    return _swept_and_compared(chosen, {"small": "mnist-ddpm", "full": "cifar10-ddpm"}[chosen.preset])
+
+
+@run.register
+def _(chosen: options.ReproduceVaeOptions) -> int:
+    from gradpivot.atomic import write_text
+    from gradpivot.recipes.vae import vae_recipe
+    from gradpivot.report.figures import save_figure
+    from gradpivot.report.latent import latent_figure, latent_markdown
+    from gradpivot.sweep.vae import run_vae
+
+    refuse_file(chosen.out)
+    set_threads(chosen.threads)
+    recipe = vae_recipe(chosen.preset, chosen.protocol)
+    if chosen.values:
+        # Made first: a γ outside its range is told before anything is trained.
+        [dataclasses.replace(recipe.method, gamma=gamma) for gamma in chosen.values]
+        recipe = dataclasses.replace(recipe, gammas=chosen.values)
+    with terminating(), bar("VAE over γ", wants_bars(chosen.json)) as report:
+        outcome = run_vae(
+            recipe, chosen.out, forgotten=chosen.forget, seed=chosen.seed, report=counted(report)
+        )
+    figure = latent_figure(outcome.panels, chosen.forget)
+    for ending in ("png", "pdf"):
+        save_figure(figure, chosen.out / f"latent-map.{ending}")
+    text = json.dumps(outcome.summary, indent=2, ensure_ascii=False) + "\n"
+    table = latent_markdown(outcome.summary)
+    write_text(chosen.out / "table.md", table)
+    write_text(chosen.out / "results.json", text)
+    if chosen.json:
+        say_json(text)
+    else:
+        say(table, f"Figure, table and numbers are in {chosen.out}")
+    return 0
+
+
+def _swept_and_compared(
+    chosen: options.ReproduceCifar10ClassOptions | options.ReproduceDdpmOptions, recipe: str
+) -> int:
+    """A sweep in ``out/store``, then its comparison in ``out``."""
+    from gradpivot.cli.sweeping import sweep
+
+    refuse_file(chosen.out)
+    store = chosen.out / "store"
+    named = {field.name for field in dataclasses.fields(options.SweepOptions)} - {"json"}
+    shared = {name: value for name, value in vars(chosen).items() if name in named}
+    state, failures = sweep(options.SweepOptions(recipe=recipe, store=store, **shared))
+    if not chosen.json:
+        say_sweep(state, failures, store)
+    run(options.CompareOptions(store=store, out=chosen.out, json=chosen.json))
+    return 0 if state.is_whole else 1

@@ -1,0 +1,250 @@
+"""The commands that walk along a knob and compare on one problem: demo, trace, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.cli import options
+from gradpivot.cli.console import bar, counted, percentages, quiet, say, say_json, say_result, wants_bars
+from gradpivot.cli.dispatch import run
+from gradpivot.cli.inputs import device_named, prepare, refuse_file, set_threads, split_of, suited
+from gradpivot.errors import GradPivotError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.frontier.comparison import Comparison
+    from gradpivot.frontier.frontier import Point
+    from gradpivot.recipes.problem import Problem
+
+__all__ = ["study", "write_comparison"]
+
+
+@run.register
+def _(chosen: options.DemoOptions) -> int:
+    from gradpivot.recipes.digits import demo_series, digits
+
+    refuse_file(chosen.out)
+    problem = digits()
+    split = split_of(problem, classes=str(chosen.forget))
+    comparison = study(
+        problem,
+        split,
+        demo_series(),
+        chosen,
+        f"Forgetting the digit {chosen.forget}",
+        chosen.seed,
+        f"gradpivot demo --class {chosen.forget} --seed {chosen.seed} --threads {chosen.threads}",
+    )
+    write_comparison(comparison, chosen.out, chosen.json)
+    return 0
+
+
+@run.register
+def _(chosen: options.TraceOptions) -> int:
+    from gradpivot.api import over_knob
+    from gradpivot.frontier.selection import check_metric, parse_conditions
+    from gradpivot.sweep.study import run_study
+
+    # What was typed wrong is told before anything is trained.
+    parse_conditions(chosen.pick or {})
+    check_metric(chosen.best)
+    over_knob(chosen.method, values=chosen.values or None)
+    _check_quick(chosen)
+    refuse_file(chosen.out)
+    problem, split, model = prepare(chosen, device_named(chosen.device))
+    method = suited(chosen.method, problem)
+    if chosen.quick:
+        return _quick_trace(chosen, problem, split, model, method)
+    methods = over_knob(method, values=chosen.values or None)
+    with bar(f"{method.title} over {method.knob}", wants_bars(chosen.json)) as report:
+        comparison = run_study(
+            problem,
+            split,
+            {method.title: methods},
+            seed=chosen.seed,
+            folder=chosen.out,
+            title=f"{problem.name}: {method.title} over {method.knob}",
+            report=counted(report),
+            provenance={
+                "command": f"gradpivot trace {method.name}, with {split.facts()['kind']} forgetting",
+                "model": chosen.model or f"that of {problem.name}",
+            },
+            model=model,
+            reference=chosen.reference,
+            workers=chosen.workers,
+            precision=chosen.precision,
+            compile=chosen.compile,
+        )
+    with quiet() if chosen.pick and chosen.json else nullcontext():
+        write_comparison(comparison, chosen.out, chosen.json)
+    if chosen.pick:
+        _keep_picked(comparison.frontiers[0].pick(chosen.pick, chosen.best), problem, split, model, chosen)
+    return 0
+
+
+@run.register
+def _(chosen: options.ReportOptions) -> int:
+    from gradpivot.frontier.comparison import Comparison
+
+    write_comparison(Comparison.load(chosen.results), chosen.out or chosen.results.parent, False)
+    return 0
+
+
+def study(
+    problem: Problem, split: ForgetSplit, series: Any, chosen: Any, title: str, seed: int, command: str
+) -> Comparison:
+    """Run some series of methods on a problem, in the folder and with the options that were chosen."""
+    from gradpivot.sweep.study import run_study
+
+    set_threads(chosen.threads)
+    with bar(f"{problem.name}, seed {seed}", wants_bars(chosen.json)) as report:
+        return run_study(
+            problem,
+            split,
+            series,
+            seed=seed,
+            folder=chosen.out,
+            title=title,
+            report=counted(report),
+            provenance={"command": command},
+        )
+
+
+def write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
+    """results.json, results.csv, figures and the page; the table on the console."""
+    from gradpivot.atomic import write_text
+    from gradpivot.report import figures
+    from gradpivot.report.page import write_page
+    from gradpivot.report.tables import console_table, write_csv
+
+    out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(comparison.to_dict(), ensure_ascii=False, allow_nan=False) + "\n"
+    write_text(out / "results.json", text)
+    write_csv(comparison, out / "results.csv")
+    write_page(comparison, out / "report.html")
+    drawn = {
+        "frontier": figures.frontier_figure,
+        "metrics": figures.metrics_figure,
+        "conflict": figures.conflict_figure,
+    }
+    for name, draw in drawn.items():
+        figure = draw(comparison)
+        for ending in ("png", "pdf"):
+            figures.save_figure(figure, out / f"{name}.{ending}")
+    if as_json:
+        say_json(text)
+    else:
+        say(console_table(comparison), f"Open {out / 'report.html'} in a browser; numbers are in {out}")
+
+
+def _check_quick(chosen: options.TraceOptions) -> None:
+    from gradpivot.control.continuation import to_the_end
+
+    if chosen.quick:
+        if chosen.values:
+            raise GradPivotError("a quick trace finds its points itself; leave out --values, or --quick")
+        to_the_end(chosen.method, chosen.points)
+    elif chosen.points is not None:
+        raise GradPivotError("--points is for --quick; name the settings by --values")
+
+
+def _quick_trace(
+    chosen: options.TraceOptions, problem: Problem, split: ForgetSplit, model: nn.Module, method: Any
+) -> int:
+    """The line of one run beside the original and the reference, and which of its points to take."""
+    from gradpivot.api import score, trace
+    from gradpivot.sweep.study import run_study
+    from gradpivot.weights import save_weights
+
+    title = f"{problem.name}: {method.title} over {method.knob}, one run"
+    computed: dict[str, Any] = {
+        "workers": chosen.workers,
+        "precision": chosen.precision,
+        "compile": chosen.compile,
+    }
+    beside = run_study(
+        problem,
+        split,
+        {},
+        seed=chosen.seed,
+        folder=chosen.out,
+        title=title,
+        provenance={"command": f"gradpivot trace {method.name} --quick"},
+        model=model,
+        reference=chosen.reference,
+        **computed,
+    )
+    scoring: dict[str, Any] = {"task": problem.task, "retain_scored": problem.retain_scored}
+    traced = trace(
+        model,
+        split,
+        method,
+        quick=True,
+        points=chosen.points,
+        reference=beside.retrained.classification if beside.retrained else None,
+        progress=wants_bars(chosen.json),
+        seed=chosen.seed,
+        **scoring,
+        **computed,
+    )
+    choice, cost = traced.recommend(), traced.cost
+    assert cost is not None
+    # Half of the test data chose; the other half says what was chosen.
+    unseen = score(choice.result.model, split.with_validation(), workers=chosen.workers, **scoring)
+    told = {
+        "cost_in_plain_runs": cost.total,
+        "recommended": {**choice.to_dict(), "scores_on_unseen_data": unseen.to_dict()},
+    }
+    comparison = dataclasses.replace(
+        beside, frontiers=[traced], provenance={**beside.provenance, "quick": told}
+    )
+    with quiet() if chosen.pick and chosen.json else nullcontext():
+        write_comparison(comparison, chosen.out, chosen.json)
+    taken = traced.pick_result(chosen.pick, chosen.best) if chosen.pick else choice.result
+    save_weights(taken.model, chosen.out / "model.safetensors", {"method": taken.method.label})
+    if chosen.json:
+        if chosen.pick:
+            say_json(json.dumps(taken.point().to_dict() | {"history": {}}, indent=2))
+        return 0
+    n = len(traced.points)
+    say(
+        f"{n} points for {cost.total:.1f} plain runs, scoring included; a sweep of {n} takes {cost.of_sweep(n):.1f}",
+        f"Recommended: {traced.points[choice.index].label}; {choice.reason}",
+        f"On test data that had no part in it: {percentages(unseen.to_dict())}",
+    )
+    if chosen.pick:
+        say_result(taken, chosen.out)
+    return 0
+
+
+def _keep_picked(
+    point: Point, problem: Problem, split: ForgetSplit, model: nn.Module, chosen: options.TraceOptions
+) -> None:
+    """The picked point's model: run once more, because a record holds numbers and no weights."""
+    from gradpivot.methods import make_method
+    from gradpivot.run import run_method
+    from gradpivot.weights import save_weights
+
+    result = run_method(
+        model,
+        split,
+        make_method(point.settings),
+        seed=chosen.seed,
+        task=problem.task,
+        factory=problem.model,
+        workers=chosen.workers,
+        retain_scored=problem.retain_scored,
+        precision=chosen.precision,
+        compile=chosen.compile,
+    )
+    save_weights(result.model, chosen.out / "model.safetensors", {"method": result.method.label})
+    if chosen.json:
+        say_json(json.dumps(point.to_dict() | {"history": {}}, indent=2))
+    else:
+        say_result(result, chosen.out)
