@@ -148,7 +148,7 @@ def test_one_sentence_a_series(found: Generators) -> None:
     first, second, _ = sentences(found.tables[0])
     assert first == (
         "CUP at γ = 1: class 3 is recognised in 0 % of its images (original 98.0 %), the kept classes in 94.0 % "
-        "(−4.0 points); ρ(γ, still recognised) -1.00."
+        "(−4.0 points); ρ(γ, still recognised) −1.00."
     )
     assert second.startswith("SalUn at share = 0.9: class 3 is recognised in 10.0 %")
     lost = compare_generators([cup(0.5, None)]).tables[0]
@@ -163,7 +163,7 @@ def test_the_dial_with_the_least_even_turn_is_told() -> None:
     runs = [cup(g, s, settings={"lr": 1.0}) for g, s in ((0, 0.9), (0.5, 0.5), (1, 0.1))]
     runs += [cup(g, s, settings={"lr": 2.0}) for g, s in ((0, 0.9), (0.5, 0.1), (1, 0.5))]
     table = compare_generators(runs).tables[0]
-    assert "-0.50 at the least even of its dials" in sentences(table)[0]
+    assert "−0.50 at the least even of its dials" in sentences(table)[0]
     assert column(grid(runs, "series"), "ρ") == ["-1.00 (λ = 1.0), -0.50 (λ = 2.0)"]
 
 

@@ -52,7 +52,9 @@ def _(chosen: options.CompareOptions) -> int:
         files = []
         if chosen.out is not None:
             formats = FORMATS if chosen.formats == "all" else chosen.formats.split(",")
-            files = write_standings(told, chosen.out, formats, title=f"{chosen.store.name}: methods compared")
+            files = write_standings(
+                told, chosen.out, formats, title=f"{_name_of(chosen.store)}: methods compared"
+            )
         if chosen.json:
             say_json(standings_json(told))
         else:
@@ -135,9 +137,17 @@ def _compare_generators(
     told, files = compare_generators(records, notes=notes), []
     if chosen.out is not None:
         formats = FORMATS if chosen.formats == "all" else chosen.formats.split(",")
-        files = write_generators(told, chosen.out, formats, title=f"{chosen.store.name}: generators compared")
+        files = write_generators(
+            told, chosen.out, formats, title=f"{_name_of(chosen.store)}: generators compared"
+        )
     if chosen.json:
         say_json(generators_json(told))
     else:
         say(generators_console(told))
     return files
+
+
+def _name_of(store: Path) -> str:
+    """What a store is called: its folder, or for an experiment's the folder around it."""
+    folder = store.absolute()
+    return folder.parent.name if folder.name == "store" else folder.name

@@ -120,7 +120,7 @@ def _sentence(table: GeneratorTable, row: GeneratorSeries) -> str:
         told += f" ({change.mean * 100:+.1f} points)".replace("-", "−")
     rhos = [rho.mean for dial in row.dials if (rho := recognised_rho(dial))]
     if rhos:
-        told += f"; ρ(γ, still recognised) {number(max(rhos))}"
+        told += f"; ρ(γ, still recognised) {number(max(rhos))}".replace("-", "−")
         told += " at the least even of its dials" if len(row.dials) > 1 else ""
     if len(row.whole) > 1:
         told += f"; means over {len(row.whole)} seeds"
