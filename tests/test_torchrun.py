@@ -16,7 +16,7 @@ import yaml
 from safetensors.torch import load_file
 
 from gradpivot import torchrun
-from gradpivot.cli import commands, main
+from gradpivot.cli import commands, main, unlearning
 from gradpivot.cli.parser import parse
 from gradpivot.errors import GradPivotError
 from gradpivot.parallel import Replicas
@@ -262,8 +262,8 @@ def test_processes_take_a_gpu_each_unless_told_otherwise(as_process, monkeypatch
         asked.append(device)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "joined", joined)
-    monkeypatch.setattr(commands, "prepare", prepare)
+    monkeypatch.setattr(unlearning, "joined", joined)
+    monkeypatch.setattr(unlearning, "prepare", prepare)
     with pytest.raises(KeyboardInterrupt):
         commands.run(parse(["unlearn", "cup", "--classes", "0", *option]))
     assert asked == [kind, device]

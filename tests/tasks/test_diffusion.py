@@ -12,6 +12,7 @@ from torch.utils.data import TensorDataset
 from gradpivot import CUP, GA, RL, WS, ForgetSplit, SalUn
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
+from gradpivot.loop.gradients import LossesOfStep
 from gradpivot.methods.retrain import Retrain
 from gradpivot.objectives import Objective, objective
 from gradpivot.randomness import derive, drawing_for, isolated
@@ -339,9 +340,10 @@ def _equal(one: nn.Module, other: nn.Module) -> bool:
 
 
 def test_seeds_of_steps_are_those_of_several_processes():
-    """What the Loop gives one process on the retain side is the seed it gives each of several."""
-    assert Loop(seed=4)._draws_seed("retain") == derive(4, "step", 0, "retain")
-    assert Loop(seed=4)._draws_seed("forget") == derive(4, "step", 0)
+    """What one process draws with on the retain side is the seed that each of several draws with."""
+    losses = LossesOfStep(seed=4, step=0, parts=(None, None), replicas=None, passes=None)
+    assert losses._draws_seed("retain") == derive(4, "step", 0, "retain")
+    assert losses._draws_seed("forget") == derive(4, "step", 0)
 
 
 class Deaf(TinyNoise):
