@@ -26,3 +26,8 @@ def test_a_change_of_what_decides_numbers_changes_the_digest(file, decides, tmp_
     with (package / file).open("a") as source:
         source.write("# changed\n")
     assert (provenance.code_digest.__wrapped__() != before) is decides
+
+
+def test_what_decides_samples_is_told():
+    """Samples depend on diffusers' network and schedulers as much as on torch."""
+    assert "diffusers" in provenance.environment()["packages"]

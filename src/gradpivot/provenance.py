@@ -15,7 +15,9 @@ from gradpivot.version import __version__
 
 __all__ = ["code_digest", "environment"]
 
-_PACKAGES = ("torch", "numpy", "scikit-learn", "moocore", "safetensors", "torchjd", "quadprog", "cvxpy")
+_PACKAGES = (
+    "torch", "numpy", "scikit-learn", "diffusers", "moocore", "safetensors", "torchjd", "quadprog", "cvxpy",
+)  # fmt: skip
 # What only reads, shows, fetches or hands out decides no number; the data's content has a digest of its own.
 _DECIDES_NOTHING = (
     "cli", "report", "frontier", "sweep", "testing", "progress.py", "run_folder.py", "torchrun.py", "atomic.py",
