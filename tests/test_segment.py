@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -58,20 +60,44 @@ def test_it_needs_an_end_of_its_own_shape():
         line.ends_at(network(0, width=4))
 
 
-@given(wanted=st.floats(0.01, 0.99), steep=st.floats(1, 4))
-def test_halving_finds_the_share(wanted, steep):
-    share, found = share_with(lambda s: s**steep, wanted, tolerance=0.005, looks=20)
+@given(wanted=st.floats(0.01, 0.99), steep=st.floats(0.3, 8))
+def test_false_position_finds_the_share(wanted, steep):
+    share, found = share_with(
+        lambda s: s**steep, wanted, between=((0.0, 0.0), (1.0, 1.0)), tolerance=0.005, looks=20
+    )
     assert found == pytest.approx(wanted, abs=0.005)
     assert share**steep == found
 
 
-def test_halving_gives_the_nearest_it_has_seen():
+@given(wanted=st.floats(0.02, 0.98), centre=st.floats(0.2, 0.8), steep=st.floats(1, 40))
+def test_a_bend_takes_no_more_than_a_few_looks(wanted, centre, steep):
+    """Halving takes 7 to a hundredth; a chord that one end holds for ever would take many more."""
+    seen = []
+
+    def bent(share: float) -> float:
+        seen.append(share)
+        return 1 / (1 + math.exp(-steep * (share - centre)))
+
+    ends = bent(0.0), bent(1.0)
+    goal = ends[0] + (ends[1] - ends[0]) * wanted
+    share_with(bent, goal, between=((0.0, ends[0]), (1.0, ends[1])), tolerance=0.01, looks=40)
+    assert len(seen) - 2 <= 12
+
+
+def test_a_straight_line_takes_one_look():
+    assert share_with(lambda s: 3 + 2 * s, 3.5, between=((0, 3), (1, 5)), tolerance=1e-9, looks=1) == (
+        0.25,
+        3.5,
+    )
+
+
+def test_it_gives_the_nearest_it_has_seen():
     seen = []
 
     def stairs(share: float) -> float:
         seen.append(share)
         return 0.0 if share < 0.6 else 1.0
 
-    share, found = share_with(stairs, 0.3, tolerance=0.01, looks=5)
+    share, found = share_with(stairs, 0.3, between=((0.0, 0.0), (1.0, 1.0)), tolerance=0.01, looks=5)
     assert len(seen) == 5
     assert (share < 0.6, found) == (True, 0.0)

@@ -88,7 +88,7 @@ class Examination:
     @property
     def samples(self) -> int:
         """How many samples a model draws."""
-        return self._judging.samples * self._task.classes
+        return sum(map(self._many, range(self._task.classes)))
 
     @property
     def passes(self) -> int:
@@ -110,16 +110,19 @@ class Examination:
         self, model: nn.Module, rows: list[int], kept: list[Tensor], progress: Progress | None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches of samples and classes; the first columns of every class are put aside on the way."""
-        many = self._judging.samples
-        labels = torch.tensor(rows).repeat_interleave(many)
         # A column is a seed, whatever the class: the same noise in every row.
-        seeds = [*range(many)] * len(rows)
+        seeds = [seed for name in rows for seed in range(self._many(name))]
+        labels = [name for name in rows for _ in range(self._many(name))]
         done = 0
         for images, asked in self._sampler.batches(model, self._task, labels, seeds, progress=progress):
-            number = torch.arange(done, done + len(images)) % many
-            kept.append(images[number < self._judging.columns])
+            columns = torch.tensor(seeds[done : done + len(images)])
+            kept.append(images[columns < self._judging.columns])
             done += len(images)
             yield images.to(self._device), asked
+
+    def _many(self, name: int) -> int:
+        """How many samples of a class are drawn."""
+        return self._judging.of_forgotten if name in self._classes else self._judging.samples
 
     def _real(self, split: ForgetSplit) -> Iterator[Tensor]:
         """Real images of the classes that are kept."""

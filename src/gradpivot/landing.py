@@ -19,6 +19,7 @@ from gradpivot.data.order import shuffled
 from gradpivot.randomness import derive, isolated
 from gradpivot.segment import Segment, share_with
 from gradpivot.steering import LEAST_WAY, RETAIN_TOLERANCE
+from gradpivot.tasks.task import degree_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,7 +38,7 @@ NEAR = 0.01
 BEYOND = (1.1, 1.2, 1.35, 1.5)
 """How far a run that fell short may be extended along its line, as long as that does no harm."""
 FINE = 4
-"""Halvings between two of these."""
+"""Looks between two of these."""
 _BATCH = 256
 
 
@@ -75,7 +76,7 @@ class Landing:
         # What a task draws, such as noise, is the same at every look.
         with isolated(derive(self._loop.seed, "landing")):
             degrees = [
-                self._task.forgetting(self._model, batch, self._objective).degree.double().sum().item()
+                degree_of(self._task, self._model, batch, self._objective).double().sum().item()
                 for _, batch in self._passes(self._forget)
             ]
         return float(np.sum(degrees) / len(self._forget))
@@ -104,29 +105,31 @@ class Landing:
         near = max(NEAR, 1 / len(self._forget)) * max(1 - self.start, LEAST_WAY)
         reached = self.degree()
         if reached > asked + near:
-            return share_with(self._measured, asked, tolerance=near)[0]
+            line = (0.0, self.start), (1.0, reached)
+            return share_with(self._measured, asked, between=line, tolerance=near)[0]
         if reached < asked - near:
-            return self._beyond(asked, near)
+            return self._beyond(asked, near, reached)
         return 1.0
 
     def _measured(self, share: float) -> float:
         self._segment.put(self._model, share)
         return self.degree()
 
-    def _beyond(self, asked: float, near: float) -> float:
+    def _beyond(self, asked: float, near: float, reached: float) -> float:
         """The nearest share beyond 1 whose weights cost L_r no more than a step may."""
         bound = self.retain_loss() + RETAIN_TOLERANCE * getattr(self._task, "loss_unit", 1.0)
-        share, last = 1.0, 1.0
+        last = 1.0, reached
         for share in BEYOND:
             degree = self._measured(share)
             if not self.retain_loss() <= bound:
-                return last
+                break
             if degree > asked + near:
-                return share_with(self._measured, asked, between=(last, share), tolerance=near, looks=FINE)[0]
+                between = last, (share, degree)
+                return share_with(self._measured, asked, between=between, tolerance=near, looks=FINE)[0]
             if degree >= asked - near:
                 return share
-            last = share
-        return last
+            last = share, degree
+        return last[0]
 
     def _passes(self, indices: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
         return self._loop.pass_over(self._model, self._data, indices, _BATCH)

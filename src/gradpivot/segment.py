@@ -62,28 +62,35 @@ def share_with(
     measured: Callable[[float], float],
     wanted: float,
     *,
-    between: tuple[float, float] = (0.0, 1.0),
+    between: tuple[tuple[float, float], tuple[float, float]],
     tolerance: float,
     looks: int = 8,
 ) -> tuple[float, float]:
-    """The share at which ``measured`` is nearest to ``wanted``, by halving; and what it is there.
+    """The share at which ``measured`` is nearest to ``wanted``, by false position; and what it is there.
 
-    Of all that was looked at the nearest is given, so that a function that is not quite monotone does no harm.
+    Scores along a line are smooth, so that where the chord crosses is nearer than the middle; an end that stays twice
+    counts half (the Illinois rule), so that a bend does not hold it there. Of all that was looked at the nearest is
+    given, so that a function that is not quite monotone does no harm.
 
     Args:
         measured: The score at a share.
         wanted: The score to land on.
-        between: Two shares; the score is below ``wanted`` at the first and above it at the second.
+        between: Two shares with their scores, the first below ``wanted`` and the second above it.
         tolerance: Near enough.
         looks: At most so many measurements.
     """
-    low, high = between
+    (low, below), (high, above) = ((share, score - wanted) for share, score in between)
     seen: list[tuple[float, float]] = []
     for _ in range(looks):
-        middle = (low + high) / 2
-        value = measured(middle)
-        seen.append((middle, value))
+        share = low + (high - low) * below / (below - above)
+        value = measured(share)
+        was_below = bool(seen) and seen[-1][1] < wanted
+        was_above = bool(seen) and not was_below
+        seen.append((share, value))
         if abs(value - wanted) <= tolerance:
             break
-        low, high = (middle, high) if value < wanted else (low, middle)
+        if value < wanted:
+            low, below, above = share, value - wanted, above / 2 if was_below else above
+        else:
+            high, above, below = share, value - wanted, below / 2 if was_above else below
     return min(seen, key=lambda found: abs(found[1] - wanted))

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from gradpivot.evaluate.generation_scores import Frechet
-from gradpivot.frontier.generators import Generators, compare_generators
+from gradpivot.frontier.generators import Generators, compare_generators, generation
 from gradpivot.frontier.record import Record
 from gradpivot.report.generators_tables import (
     CSV_HEADS,
@@ -115,6 +115,11 @@ def test_numbers_of_images_that_differ_are_told_as_a_range() -> None:
     frechet = (Frechet(7.0, FEATURES, 600, 1500),)
     table = compare_generators([cup(0.0, 0.9, n=100, frechet=frechet), cup(1.0, 0.1)]).tables[0]
     assert "N = 100 to 200 images a class" in judged_words(table)
+    record = cup(0.5, 0.5)
+    scores = generation(record.point)
+    more = replace(scores, called=(*scores.called[:3], (0, 0, 250, 250)))
+    table = compare_generators([replace(record, point=replace(record.point, scores=more))]).tables[0]
+    assert "N = 200 images a kept class and 500 a forgotten one" in judged_words(table)
     assert "nothing was judged" in judged_words(compare_generators([cup(0.0, None)]).tables[0])
 
 

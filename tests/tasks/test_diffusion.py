@@ -19,6 +19,7 @@ from gradpivot.randomness import derive, drawing_for, isolated
 from gradpivot.steering import asked_degree
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.diffusion import Diffusion
+from gradpivot.tasks.task import degree_of
 from gradpivot.testing import blobs, trained
 from gradpivot.training import FitToAll
 
@@ -392,9 +393,21 @@ def test_the_degree_is_what_the_label_adds_to_the_prediction():
     assert told.degree.std() > 0
 
 
-def test_noise_images_have_no_degree():
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_degree_alone_is_the_same(name):
+    batch = forgotten()
+    with isolated(1):
+        told = TASK.forgetting(tiny(), batch, objective(name))
+    with isolated(1):
+        alone = degree_of(TASK, tiny(), batch, objective(name))
+    torch.testing.assert_close(alone, told.degree)
+    assert not alone.requires_grad
+
+
+@pytest.mark.parametrize("ask", [TASK.forgetting, TASK.degree])
+def test_noise_images_have_no_degree(ask):
     with pytest.raises(GradPivotError, match="noise_image looks at no image"):
-        TASK.forgetting(tiny(), forgotten(), objective("noise_image"))
+        ask(tiny(), forgotten(), objective("noise_image"))
 
 
 def shades(count: int, seed: int = 0) -> TensorDataset:

@@ -78,7 +78,7 @@ def _judging(problem: Problem, chosen: JudgeOptions) -> Judging:
         if (value := getattr(chosen, name)) not in (None, ())
     }
     if "samples" in typed:
-        typed["columns"] = min(problem.judging.columns, typed["samples"])
+        typed |= {"forgotten_samples": None, "columns": min(problem.judging.columns, typed["samples"])}
     return dataclasses.replace(problem.judging, **typed)
 
 
@@ -126,7 +126,9 @@ def examination_of(
         return None
     check_examinable(split)
     classifier = _classifier(problem.judging, folder, quiet=quiet).to(device)
-    return Examination(problem.judging, classifier, Diffusion.required(problem.task, "judge"), split)
+    # A search looks many times; the finished model can be judged by more samples.
+    judging = dataclasses.replace(problem.judging, forgotten_samples=None)
+    return Examination(judging, classifier, Diffusion.required(problem.task, "judge"), split)
 
 
 def _classifier(

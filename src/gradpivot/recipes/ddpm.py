@@ -28,7 +28,7 @@ def mnist_ddpm() -> Problem:
         task=Diffusion(classes=10),
         settings=SUITED,
         # By the classifier's own features distances are smaller than Inception's; 100 is far beyond anything legible.
-        judging=Judging(classifier="mnist16", rescale=100.0),
+        judging=Judging(classifier="mnist16", rescale=100.0, forgotten_samples=500),
     )
 
 

@@ -25,6 +25,8 @@ class Judging:
         features: What distances from real images are by, each of :data:`FEATURES`; fidelity is by the first.
         rescale: M of the fidelity 1 − min(FID/M, 1).
         samples: Samples a class.
+        forgotten_samples: Samples of a forgotten class, where more are wanted: UA is a share of these alone. As many as
+            of any other if None.
         columns: How many of them, of every class, are kept as pictures.
         reference_images: Real images of the kept classes that the samples are compared with, at most.
         sampler: ``ddim`` or ``ancestral``.
@@ -37,6 +39,7 @@ class Judging:
     features: tuple[str, ...] = ("classifier",)
     rescale: float = RESCALE
     samples: int = 50
+    forgotten_samples: int | None = None
     columns: int = 8
     reference_images: int = 10_000
     sampler: str = "ddim"
@@ -46,14 +49,20 @@ class Judging:
     def __post_init__(self) -> None:
         if self.samples < 2:
             raise GradPivotError(f"samples is {self.samples}; a distance needs 2 of a class or more")
-        if not 0 <= self.columns <= self.samples:
+        least = min(self.samples, self.of_forgotten)
+        if not 0 <= self.columns <= least:
             raise GradPivotError(
-                f"columns is {self.columns}; of {self.samples} samples a class 0 to {self.samples} can be kept"
+                f"columns is {self.columns}; of {least} samples a class 0 to {least} can be kept"
             )
         if unknown := [name for name in self.features if name not in FEATURES]:
             raise GradPivotError(f"there are no features {unknown[0]!r}; choose from {', '.join(FEATURES)}")
         if not self.rescale > 0:
             raise GradPivotError(f"rescale is {self.rescale}; give a distance > 0 that counts as no fidelity")
+
+    @property
+    def of_forgotten(self) -> int:
+        """Samples of a forgotten class."""
+        return self.samples if self.forgotten_samples is None else self.forgotten_samples
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary."""

@@ -87,8 +87,6 @@ def judged_words(table: GeneratorTable) -> str:
     finite = table.finite
     if not finite:
         return "No run stayed finite, so nothing was judged."
-    made = sorted({sum(row) for scores in finite for row in scores.called})
-    n = f"{made[0]:,}" if len(made) == 1 else f"{made[0]:,} to {made[-1]:,}"
     right = sorted({scores.classifier_accuracy for scores in finite})
     told = f"{percent(right[0])} %" if len(right) == 1 else f"{percent(right[0])} to {percent(right[-1])} %"
     first = table.distances[0].features
@@ -96,10 +94,28 @@ def judged_words(table: GeneratorTable) -> str:
         f"{d.features}, N = {d.n:,} against {d.n_reference:,} real ones" for d in table.distances
     )
     return (
-        f"N = {n} images a class. The classifier that judges them is right on {told} of real test images. FD is the "
-        f"Fréchet distance of the kept classes' images, by these features: {distances}. "
+        f"N = {_drawn_words(finite)}. The classifier that judges them is right on {told} of real test images. FD is "
+        f"the Fréchet distance of the kept classes' images, by these features: {distances}. "
         f"Fidelity = 1 − min(FD/M, 1) with M = {finite[0].rescale:g}, by {first}."
     )
+
+
+def _drawn_words(judged: Sequence[GenerationScores]) -> str:
+    """``50 images a class``, or ``50 images a kept class and 500 a forgotten one``."""
+    made: dict[bool, set[int]] = {False: set(), True: set()}
+    for scores in judged:
+        for name, row in zip(scores.asked, scores.called, strict=True):
+            made[name in scores.forgotten].add(sum(row))
+    kept, forgotten = (_span(sorted(made[which])) for which in (False, True))
+    return (
+        f"{kept} images a class"
+        if kept == forgotten
+        else f"{kept} images a kept class and {forgotten} a forgotten one"
+    )
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"
 
 
 def sentences(table: GeneratorTable) -> list[str]:

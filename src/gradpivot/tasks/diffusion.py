@@ -156,20 +156,28 @@ class Diffusion:
         """
         import torch
 
-        if objective.name == "noise_image":
-            raise GradPivotError(
-                "the objective noise_image looks at no image of what is forgotten, so there is no degree of it; use "
-                "dial='angle', or the objective other_class"
-            )
+        _refuse_without_degree(objective)
         meant, noisy, labels, taught = self._to_forget(model, batch, objective)
         predicted = self.predicted(model, noisy, labels)
         nothing = torch.full_like(labels, self.no_class)
         asked = [nothing] if taught is None or meant.name == "no_class" else [nothing, taught]
         without, *others = self._teachers(model, noisy, *asked)
         target = noisy.noise if taught is None else (*others, without)[0]
-        gain = (without - noisy.noise).square() - (predicted.detach() - noisy.noise).square()
-        degree = 1 - gain.flatten(1).mean(1).double() / self.loss_unit
-        return Forgetting(meant(predicted, target), degree)
+        return Forgetting(meant(predicted, target), self._degree(noisy, predicted.detach(), without))
+
+    def degree(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
+        """The degree that :meth:`forgetting` tells, from one pass for both labels: no teacher, and no gradient."""
+        import torch
+
+        _refuse_without_degree(objective)
+        images, labels = self.clean(model, batch)
+        noisy = self.noised(images)
+        nothing = torch.full_like(labels, self.no_class)
+        return self._degree(noisy, *self._teachers(model, noisy, labels, nothing))
+
+    def _degree(self, noisy: Noisy, predicted: Tensor, without: Tensor) -> Tensor:
+        gain = (without - noisy.noise).square() - (predicted - noisy.noise).square()
+        return 1 - gain.flatten(1).mean(1).double() / self.loss_unit
 
     def _to_forget(
         self, model: nn.Module, batch: Any, objective: Objective
@@ -300,6 +308,14 @@ class Diffusion:
             raise GradPivotError(
                 f"a label is outside 0 … {self.classes - 1}; map the labels to that range, or say classes= in Diffusion"
             )
+
+
+def _refuse_without_degree(objective: Objective) -> None:
+    if objective.name == "noise_image":
+        raise GradPivotError(
+            "the objective noise_image looks at no image of what is forgotten, so there is no degree of it; use "
+            "dial='angle', or the objective other_class"
+        )
 
 
 def _uniform_like(images: Tensor) -> Tensor:

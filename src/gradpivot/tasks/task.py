@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from gradpivot.objectives import Objective
 
-__all__ = ["Forgetting", "GradualTask", "Predictions", "Task", "meaning_of", "predicts"]
+__all__ = ["Forgetting", "GradualTask", "Predictions", "Task", "degree_of", "meaning_of", "predicts"]
 
 
 class Predictions(NamedTuple):
@@ -55,11 +55,22 @@ class Task(Protocol):
 
 
 class GradualTask(Task, Protocol):
-    """A task that knows degrees of forgetting: what CUP steers by."""
+    """A task that knows degrees of forgetting: what CUP steers by.
+
+    Where the degree takes less than the loss does, a task may have ``degree(model, batch, objective)`` for it alone.
+    """
 
     def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
         """L_f and the degree of forgetting, from one forward pass."""
         ...
+
+
+def degree_of(task: GradualTask, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
+    """The degree of forgetting of each sample, without the loss where that saves something."""
+    alone = getattr(task, "degree", None)
+    if alone is None:
+        return task.forgetting(model, batch, objective).degree
+    return cast("Tensor", alone(model, batch, objective))
 
 
 def meaning_of(task: Task, objective: Objective) -> Objective:
