@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.generation_scores import Frechet
 from gradpivot.frontier.estimate import spearman
+from gradpivot.frontier.generator_tables import compare_generators
 from gradpivot.frontier.generators import (
     GeneratorSeries,
     GeneratorTable,
     are_generators,
-    compare_generators,
     generation,
     recognised_rho,
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gradpivot.errors import GradPivotError
-from gradpivot.frontier.generators import compare_generators
+from gradpivot.frontier.generator_tables import compare_generators
 from gradpivot.report.generators_figures import generator_figures
 from made_generators import cup, made_pictures, made_sweep
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gradpivot.errors import GradPivotError
-from gradpivot.frontier.generators import compare_generators
+from gradpivot.frontier.generator_tables import compare_generators
 from gradpivot.report.generators_files import FORMATS, write_generators
 from made_generators import made_sweep
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from gradpivot.errors import GradPivotError
-from gradpivot.frontier.generators import Generators, compare_generators
+from gradpivot.frontier.generator_tables import compare_generators
+from gradpivot.frontier.generators import Generators
 from gradpivot.report import markup
 from gradpivot.report.generators_page import (
     generators_payload,

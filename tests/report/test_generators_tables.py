@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from gradpivot.evaluate.generation_scores import Frechet
-from gradpivot.frontier.generators import Generators, compare_generators, generation
+from gradpivot.frontier.generator_tables import compare_generators
+from gradpivot.frontier.generators import Generators, generation
 from gradpivot.frontier.record import Record
 from gradpivot.report.generators_tables import (
     CSV_HEADS,

@@ -130,7 +130,7 @@ def _compare_generators(
     chosen: options.CompareOptions, records: Sequence[Record], notes: Sequence[str]
 ) -> list[Path]:
     """The same for runs that were judged by their samples."""
-    from gradpivot.frontier.generators import compare_generators
+    from gradpivot.frontier.generator_tables import compare_generators
     from gradpivot.report.generators_files import FORMATS, write_generators
     from gradpivot.report.generators_tables import generators_console, generators_json
 

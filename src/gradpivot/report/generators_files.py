@@ -7,7 +7,8 @@ from pathlib import Path
 
 from gradpivot.atomic import write_text
 from gradpivot.errors import GradPivotError
-from gradpivot.frontier.generators import Generators, compare_generators
+from gradpivot.frontier.generator_tables import compare_generators
+from gradpivot.frontier.generators import Generators
 from gradpivot.frontier.record import Record
 from gradpivot.report.generators_page import write_generators_page
 from gradpivot.report.generators_tables import generators_csv, generators_json, generators_markdown
