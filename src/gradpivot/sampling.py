@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["SAMPLERS", "Sampler", "guided_noise"]
 
 SAMPLERS = ("ddim", "ancestral")
+
+
+class _Wanted(NamedTuple):
+    """The pictures of one batch."""
+
+    labels: Tensor
+    seeds: Sequence[int]
+    shape: tuple[int, int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,50 +114,38 @@ class Sampler:
         for number, start in enumerate(starts):
             part = slice(start, start + self.batch_size)
             count = _counted(progress, number * self.steps, len(starts) * self.steps)
-            yield self._batch(model, task, wanted[part], seeds[part], shape, count), wanted[part]
+            yield self._batch(model, task, _Wanted(wanted[part], seeds[part], shape), count), wanted[part]
 
     @torch.no_grad()
     def _batch(
-        self,
-        model: nn.Module,
-        task: Diffusion,
-        labels: Tensor,
-        seeds: Sequence[int],
-        shape: tuple[int, int, int],
-        count: Callable[[int], None],
+        self, model: nn.Module, task: Diffusion, wanted: _Wanted, count: Callable[[int], None]
     ) -> Tensor:
         """One batch in eval mode; modes and generators come back before anybody else sees them."""
         modes = [module.training for module in model.modules()]
         model.eval()
         try:
             with isolated():
-                return self._reversed(model, task, labels, seeds, shape, count)
+                return self._reversed(model, task, wanted, count)
         finally:
             for module, training in zip(model.modules(), modes, strict=True):
                 module.training = training
 
     def _reversed(
-        self,
-        model: nn.Module,
-        task: Diffusion,
-        labels: Tensor,
-        seeds: Sequence[int],
-        shape: tuple[int, int, int],
-        count: Callable[[int], None],
+        self, model: nn.Module, task: Diffusion, wanted: _Wanted, count: Callable[[int], None]
     ) -> Tensor:
         """The reverse process of one batch."""
         weight = next(model.parameters())
-        labels = labels.to(weight.device)
+        labels = wanted.labels.to(weight.device)
         # On the CPU, so that a seed means the same noise on every device.
-        generators = [torch.Generator().manual_seed(derive(seed, "picture")) for seed in seeds]
-        images = torch.stack([torch.randn(shape, generator=g) for g in generators])
+        generators = [torch.Generator().manual_seed(derive(seed, "picture")) for seed in wanted.seeds]
+        images = torch.stack([torch.randn(wanted.shape, generator=g) for g in generators])
         images = images.to(weight.device, weight.dtype)
         scheduler = self._scheduler(task)
         for number, timestep in enumerate(scheduler.timesteps):
             noise = guided_noise(model, images, timestep, labels, task.no_class, self.guidance)
-            images = scheduler.step(noise, timestep, images, return_dict=False, **self._drawing(generators))[
-                0
-            ]
+            (images, *_) = scheduler.step(
+                noise, timestep, images, return_dict=False, **self._drawing(generators)
+            )
             count(number + 1)
         return (images.float().cpu() / 2 + 0.5).clamp(0, 1)
 

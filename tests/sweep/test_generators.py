@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.metadata
 import json
 import uuid
 
@@ -100,6 +101,16 @@ def test_a_finished_sweep_of_generators_runs_nothing_again(tmp_path, monkeypatch
     state = Sweep(recipe, cell.setting, store, engine, work.judge_setting(recipe.problem, 1, "cpu")).run()
     assert (state.done, engine.seen) == (5, [])
     store.close()
+
+
+def test_diffusers_version_is_part_of_what_numbers_depend_on(tmp_path, monkeypatch):
+    """Its networks and schedules make the numbers of a diffusion model, and none of a classifier's."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = f"tiny_{uuid.uuid4().hex[:8]}"
+    (tmp_path / f"{module}.py").write_text(MODULE.replace("LEARN", "1"))
+    generator, seer = (work.setting_of(f"{module}:{name}", 1, "cpu") for name in ("generator", "seer"))
+    assert generator.versions["diffusers"] == importlib.metadata.version("diffusers")
+    assert "diffusers" not in seer.versions
 
 
 def test_a_generator_that_diverged_counts_with_zeros(tmp_path, monkeypatch):

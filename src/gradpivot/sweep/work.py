@@ -55,7 +55,7 @@ def setting_of(problem: str, threads: int, device: str) -> Setting:
         data=_any_split(problem).data_digest,
         model=_structure(problem),
         training=found.training.to_dict(),
-        versions=_versions(),
+        versions=_versions(found),
         threads=threads,
         device=device,
         original=_given_original(problem),
@@ -79,7 +79,7 @@ def _judging(problem: str, threads: int, device: str) -> dict[str, Any] | None:
 
 def check_setting(setting: Setting) -> None:
     """Raise unless this process has what the sweep's keys speak of: a cluster may be of many versions and data."""
-    mine = _versions()
+    mine = _versions(_problem(setting.problem))
     if mine != setting.versions:
         raise GradPivotError(
             f"this worker has {mine}, the sweep {dict(setting.versions)}; install the same versions everywhere"
@@ -111,9 +111,16 @@ def _given_original(problem: str) -> str | None:
     return None if make is None else weights_digest(make())
 
 
-def _versions() -> dict[str, str | None]:
+def _versions(problem: Problem) -> dict[str, str | None]:
+    """The versions that numbers depend on; diffusers makes networks and schedules of diffusion, and nothing else."""
     facts = environment()
-    packages = {name: facts["packages"][name] for name in ("torch", "numpy", "scikit-learn")}
+    names = (
+        "torch",
+        "numpy",
+        "scikit-learn",
+        *(["diffusers"] if isinstance(problem.task, Diffusion) else []),
+    )
+    packages = {name: facts["packages"][name] for name in names}
     return {"gradpivot": facts["gradpivot"], "code": facts["code"], **packages}
 
 
