@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gradpivot.atomic import write_text
-from gradpivot.errors import GradPivotError
 from gradpivot.frontier.generator_tables import compare_generators
 from gradpivot.frontier.generators import Generators
 from gradpivot.frontier.record import Record
+from gradpivot.report.exports import Exports, spreadsheet
 from gradpivot.report.generators_page import write_generators_page
 from gradpivot.report.generators_tables import generators_csv, generators_json, generators_markdown
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["FORMATS", "write_generators"]
 
-FORMATS = ("markdown", "csv", "json", "html", "figures")
-"""What can be written."""
 
-_TEXTS: dict[str, tuple[str, Callable[[Generators], str]]] = {
-    "markdown": ("generators.md", generators_markdown),
-    # Spreadsheets read UTF-8 as something else without a byte-order mark.
-    "csv": ("generators.csv", lambda generators: "\ufeff" + generators_csv(generators)),
-    "json": ("generators.json", generators_json),
-}
+def _figures(generators: Generators) -> Mapping[str, Figure]:
+    from gradpivot.report.generators_figures import generator_figures
+
+    return generator_figures(generators)
+
+
+_EXPORTS = Exports[Generators](
+    "generators",
+    {
+        "markdown": (".md", generators_markdown),
+        "csv": (".csv", lambda generators: spreadsheet(generators_csv(generators))),
+        "json": (".json", generators_json),
+    },
+    write_generators_page,
+    _figures,
+)
+
+FORMATS = _EXPORTS.formats
+"""What can be written."""
 
 
 def write_generators(
@@ -47,28 +61,6 @@ def write_generators(
         GradPivotError: for an unknown format or suffix, records that cannot be compared, damaged pictures, or figures
             without matplotlib.
     """
-    folder = Path(folder)
-    if unknown := [name for name in formats if name not in FORMATS]:
-        raise GradPivotError(f"cannot write generators as {unknown[0]!r}; choose from {', '.join(FORMATS)}")
+    _EXPORTS.check(formats)
     found = records if isinstance(records, Generators) else compare_generators(records)
-    written = []
-    for name in (known for known in FORMATS if known in formats):
-        if name == "html":
-            written.append(write_generators_page(found, folder / "generators.html", title))
-        elif name == "figures":
-            written += _figures(found, folder / "figures", suffix)
-        else:
-            file, make = _TEXTS[name]
-            write_text(folder / file, make(found))
-            written.append(folder / file)
-    return written
-
-
-def _figures(generators: Generators, folder: Path, suffix: str) -> list[Path]:
-    from gradpivot.report.canvas import save_figure
-    from gradpivot.report.generators_figures import generator_figures
-
-    return [
-        save_figure(figure, folder / f"{name}{suffix}")
-        for name, figure in generator_figures(generators).items()
-    ]
+    return _EXPORTS.write(found, Path(folder), formats, title, suffix)

@@ -18,9 +18,9 @@ from gradpivot.frontier.generators import Generators, GeneratorSet, GeneratorTab
 from gradpivot.frontier.record import Record
 from gradpivot.report.generators_tables import generator_grids
 from gradpivot.report.generators_wording import run_words, sentences
-from gradpivot.report.markup import listing, part, policy, script_json, sortable_table
+from gradpivot.report.markup import listing, part, policy, script_json
 from gradpivot.report.samples import sheet_file
-from gradpivot.report.standings_tables import Grid
+from gradpivot.report.sections import grids_section, lead_section, size_words, table_options
 from gradpivot.report.wording import family, symbol
 
 __all__ = ["generators_payload", "render_generators_page", "write_generators_page"]
@@ -43,11 +43,9 @@ def render_generators_page(generators: Generators, title: str = "Generators") ->
         script=script,
         data=script_json(data),
         title=escape(title),
-        size=escape(_size(generators)),
+        size=size_words(generators.records, len(generators.tables)),
         notes=listing(generators.notes),
-        options="".join(
-            f'<option value="{i}">{escape(table.title)}</option>' for i, table in enumerate(generators.tables)
-        ),
+        options=table_options(table.title for table in generators.tables),
         sets="".join(
             f'<option value="{i}">{escape(s["name"])}</option>' for i, s in enumerate(first["sets"])
         ),
@@ -65,39 +63,16 @@ def write_generators_page(generators: Generators, path: str | Path, title: str =
     return Path(path)
 
 
-def _size(generators: Generators) -> str:
-    tables = len(generators.tables)
-    return f"{generators.records:,} records · {tables} {'table' if tables == 1 else 'tables'}"
-
-
 def _sections(generators: Generators, make: Callable[[int, GeneratorTable], str]) -> str:
     return "\n".join(make(i, table) for i, table in enumerate(generators.tables))
 
 
 def _lead(index: int, table: GeneratorTable) -> str:
-    items = "".join(f"<li>{escape(text)}</li>" for text in sentences(table))
-    return (
-        f'<section data-table="{index}" aria-labelledby="lead-{index}"><h2 id="lead-{index}">{escape(table.title)}'
-        f'</h2><ul class="leads">{items}</ul>{listing(table.notes)}</section>'
-    )
+    return lead_section(index, table.title, sentences(table), table.notes)
 
 
 def _tables(index: int, table: GeneratorTable) -> str:
-    first, *rest = generator_grids(table)
-    folded = "".join(
-        f"<details><summary>{escape(grid.title)}</summary>{_grid(index, grid)}</details>" for grid in rest
-    )
-    return (
-        f'<section data-table="{index}" aria-labelledby="tables-{index}"><h2 id="tables-{index}">'
-        f'{escape(first.title)}<span class="unseen">: {escape(table.title)}</span></h2>'
-        f"{_grid(index, first)}{folded}</section>"
-    )
-
-
-def _grid(index: int, grid: Grid) -> str:
-    style = "wide numbers" if grid.texts == 1 else "wide"
-    table = sortable_table(f"t{index}-{grid.name}", grid.title, grid.heads, grid.lines, style)
-    return f'{table}<p class="caption">{escape(grid.caption)}</p>'
+    return grids_section(index, table.title, generator_grids(table), "wide")
 
 
 def _sheet(name: str, point: dict[str, Any] | None, forgotten: Sequence[int]) -> str:

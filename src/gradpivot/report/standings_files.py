@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gradpivot.atomic import write_text
-from gradpivot.errors import GradPivotError
 from gradpivot.frontier.standings import Standings
+from gradpivot.report.exports import Exports, spreadsheet
 from gradpivot.report.standings_page import write_standings_page
 from gradpivot.report.standings_tables import (
     standings_csv,
@@ -16,18 +16,32 @@ from gradpivot.report.standings_tables import (
     standings_markdown,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["FORMATS", "write_standings"]
 
-FORMATS = ("markdown", "latex", "csv", "json", "html", "figures")
-"""What can be written."""
 
-_TEXTS: dict[str, tuple[str, Callable[[Standings], str]]] = {
-    "markdown": ("standings.md", standings_markdown),
-    "latex": ("standings.tex", standings_latex),
-    # Spreadsheets read UTF-8 as something else without a byte-order mark.
-    "csv": ("standings.csv", lambda standings: "\ufeff" + standings_csv(standings)),
-    "json": ("standings.json", standings_json),
-}
+def _figures(standings: Standings) -> Mapping[str, Figure]:
+    from gradpivot.report.standings_figures import standings_figures
+
+    return standings_figures(standings)
+
+
+_EXPORTS = Exports[Standings](
+    "standings",
+    {
+        "markdown": (".md", standings_markdown),
+        "latex": (".tex", standings_latex),
+        "csv": (".csv", lambda standings: spreadsheet(standings_csv(standings))),
+        "json": (".json", standings_json),
+    },
+    write_standings_page,
+    _figures,
+)
+
+FORMATS = _EXPORTS.formats
+"""What can be written."""
 
 
 def write_standings(
@@ -50,27 +64,4 @@ def write_standings(
     Raises:
         GradPivotError: for an unknown format or suffix, or figures without matplotlib.
     """
-    folder = Path(folder)
-    if unknown := [name for name in formats if name not in FORMATS]:
-        raise GradPivotError(f"cannot write standings as {unknown[0]!r}; choose from {', '.join(FORMATS)}")
-    written = []
-    for name in (known for known in FORMATS if known in formats):
-        if name == "html":
-            written.append(write_standings_page(standings, folder / "standings.html", title))
-        elif name == "figures":
-            written += _figures(standings, folder / "figures", suffix)
-        else:
-            file, make = _TEXTS[name]
-            write_text(folder / file, make(standings))
-            written.append(folder / file)
-    return written
-
-
-def _figures(standings: Standings, folder: Path, suffix: str) -> list[Path]:
-    from gradpivot.report.canvas import save_figure
-    from gradpivot.report.standings_figures import standings_figures
-
-    return [
-        save_figure(figure, folder / f"{name}{suffix}")
-        for name, figure in standings_figures(standings).items()
-    ]
+    return _EXPORTS.write(standings, Path(folder), formats, title, suffix)

@@ -19,9 +19,10 @@ from gradpivot.frontier.dial import Dial
 from gradpivot.frontier.estimate import Estimate
 from gradpivot.frontier.series import forget_words
 from gradpivot.frontier.standings import Standings, Table
-from gradpivot.report.markup import listing, part, policy, script_json, sortable_table
+from gradpivot.report.markup import listing, part, policy, script_json
+from gradpivot.report.sections import grids_section, lead_section, size_words, table_options
 from gradpivot.report.standings_plane import Cloud, cloud, common_front, table_clouds, view_box
-from gradpivot.report.standings_tables import Grid, grids
+from gradpivot.report.standings_tables import grids
 from gradpivot.report.standings_wording import others, sentences
 from gradpivot.report.wording import MISSING, gap_kind
 
@@ -43,11 +44,9 @@ def render_standings_page(standings: Standings, title: str = "Standings") -> str
         script=script,
         data=script_json(standings_payload(standings)),
         title=escape(title),
-        size=escape(_size(standings)),
+        size=size_words(standings.records, len(standings.tables)),
         notes=listing(standings.notes),
-        options="".join(
-            f'<option value="{i}">{escape(table.title)}</option>' for i, table in enumerate(standings.tables)
-        ),
+        options=table_options(table.title for table in standings.tables),
         leads=_sections(standings, _lead),
         tables=_sections(standings, _tables),
     )
@@ -70,36 +69,12 @@ def _sections(standings: Standings, make: Callable[[int, Table], str]) -> str:
     return "\n".join(make(i, table) for i, table in enumerate(standings.tables))
 
 
-def _size(standings: Standings) -> str:
-    tables = len(standings.tables)
-    return f"{standings.records:,} records · {tables} {'table' if tables == 1 else 'tables'}"
-
-
 def _lead(index: int, table: Table) -> str:
-    """Who leads, and what is missing."""
-    items = "".join(f"<li>{escape(text)}</li>" for text in sentences(table))
-    return (
-        f'<section data-table="{index}" aria-labelledby="lead-{index}"><h2 id="lead-{index}">{escape(table.title)}'
-        f'</h2><ul class="leads">{items}</ul>{listing(table.notes)}</section>'
-    )
+    return lead_section(index, table.title, sentences(table), table.notes)
 
 
 def _tables(index: int, table: Table) -> str:
-    first, *rest = grids(table)
-    folded = "".join(
-        f"<details><summary>{escape(grid.title)}</summary>{_grid(index, grid)}</details>" for grid in rest
-    )
-    return (
-        f'<section data-table="{index}" aria-labelledby="tables-{index}"><h2 id="tables-{index}">'
-        f'{escape(first.title)}<span class="unseen">: {escape(table.title)}</span></h2>'
-        f"{_grid(index, first)}{folded}</section>"
-    )
-
-
-def _grid(index: int, grid: Grid) -> str:
-    style = "numbers" if grid.texts == 1 else ""
-    table = sortable_table(f"t{index}-{grid.name}", grid.title, grid.heads, grid.lines, style)
-    return f'{table}<p class="caption">{escape(grid.caption)}</p>'
+    return grids_section(index, table.title, grids(table))
 
 
 def standings_payload(standings: Standings) -> dict[str, Any]:
