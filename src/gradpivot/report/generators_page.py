@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from gradpivot.atomic import replacing
@@ -18,7 +17,7 @@ from gradpivot.frontier.generators import Generators, GeneratorSet, GeneratorTab
 from gradpivot.frontier.record import Record
 from gradpivot.report.generators_tables import generator_grids
 from gradpivot.report.generators_wording import run_words, sentences
-from gradpivot.report.markup import listing, part, policy, script_json
+from gradpivot.report.markup import filled_page, listing
 from gradpivot.report.samples import sheet_file
 from gradpivot.report.sections import grids_section, lead_section, size_words, table_options
 from gradpivot.report.wording import family, symbol
@@ -32,17 +31,13 @@ def render_generators_page(generators: Generators, title: str = "Generators") ->
     Raises:
         GradPivotError: if a sheet of pictures is no PNG.
     """
-    plotly, script = part("vendor/plotly-basic.min.js"), part("charts.js") + part("generators.js")
     data = generators_payload(generators)
     first = data["tables"][0]
     shown = first["sets"][0]
-    return Template(part("generators.html")).substitute(
-        policy=policy(plotly, script),
-        style=part("page.css"),
-        plotly=plotly,
-        script=script,
-        data=script_json(data),
-        title=escape(title),
+    return filled_page(
+        "generators",
+        title,
+        data,
         size=size_words(generators.records, len(generators.tables)),
         notes=listing(generators.notes),
         options=table_options(table.title for table in generators.tables),

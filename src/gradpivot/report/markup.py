@@ -8,14 +8,36 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
+from string import Template
 from typing import Any
 
 from gradpivot.report.tables import LOST
 
-__all__ = ["listing", "part", "policy", "script_json", "sortable_table"]
+__all__ = ["filled_page", "listing", "part", "policy", "sortable_table"]
 
 Text = str | tuple[str, str]
 """A cell: its text, or its text with the mark ``best`` or ``second``."""
+
+
+def filled_page(name: str, title: str, data: Mapping[str, Any], **texts: str) -> str:
+    """A whole page in one file that makes no request: ``name.html`` filled in, with ``name.js`` and the charts.
+
+    Args:
+        name: Which page.
+        title: As text.
+        data: What the script draws.
+        texts: What the page's other placeholders stand for, as HTML.
+    """
+    plotly, script = part("vendor/plotly-basic.min.js"), part("charts.js") + part(f"{name}.js")
+    return Template(part("frame.html")).substitute(
+        policy=policy(plotly, script),
+        style=part("page.css"),
+        title=escape(title),
+        body=Template(part(f"{name}.html")).substitute(title=escape(title), **texts),
+        data=_script_json(data),
+        plotly=plotly,
+        script=script,
+    )
 
 
 def part(name: str) -> str:
@@ -32,7 +54,7 @@ def policy(*scripts: str) -> str:
         "base-uri 'none'; form-action 'none'"  # fmt: skip
 
 
-def script_json(data: Mapping[str, Any]) -> str:
+def _script_json(data: Mapping[str, Any]) -> str:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

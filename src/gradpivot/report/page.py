@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from gradpivot.atomic import replacing
 from gradpivot.frontier.comparison import Comparison
-from gradpivot.report.markup import listing, part, policy, script_json, sortable_table
+from gradpivot.report.markup import filled_page, listing, sortable_table
 from gradpivot.report.tables import (
     headings,
     point_headings,
@@ -30,15 +29,11 @@ __all__ = ["render_page", "write_page"]
 
 def render_page(comparison: Comparison) -> str:
     """The whole page as text."""
-    plotly, script = part("vendor/plotly-basic.min.js"), part("charts.js") + part("page.js")
     data = payload(comparison)
-    return Template(part("page.html")).substitute(
-        policy=policy(plotly, script),
-        style=part("page.css"),
-        plotly=plotly,
-        script=script,
-        data=script_json(data),
-        title=escape(comparison.title or "Unlearning"),
+    return filled_page(
+        "page",
+        comparison.title or "Unlearning",
+        data,
         problem=escape(_problem_line(comparison)),
         verdict=escape(verdict(comparison)),
         best="Nearest to the star is best." if gap_kind(kind_of(comparison)) else "Top right is best.",

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from html import escape
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from gradpivot.atomic import replacing
@@ -19,7 +17,7 @@ from gradpivot.frontier.dial import Dial
 from gradpivot.frontier.estimate import Estimate
 from gradpivot.frontier.series import forget_words
 from gradpivot.frontier.standings import Standings, Table
-from gradpivot.report.markup import listing, part, policy, script_json
+from gradpivot.report.markup import filled_page, listing
 from gradpivot.report.sections import grids_section, lead_section, size_words, table_options
 from gradpivot.report.standings_plane import Cloud, cloud, common_front, table_clouds, view_box
 from gradpivot.report.standings_tables import grids
@@ -36,14 +34,10 @@ MOST_IN_ALL = 16_000
 
 def render_standings_page(standings: Standings, title: str = "Standings") -> str:
     """The whole page as text."""
-    plotly, script = part("vendor/plotly-basic.min.js"), part("charts.js") + part("standings.js")
-    return Template(part("standings.html")).substitute(
-        policy=policy(plotly, script),
-        style=part("page.css"),
-        plotly=plotly,
-        script=script,
-        data=script_json(standings_payload(standings)),
-        title=escape(title),
+    return filled_page(
+        "standings",
+        title,
+        standings_payload(standings),
         size=size_words(standings.records, len(standings.tables)),
         notes=listing(standings.notes),
         options=table_options(table.title for table in standings.tables),
