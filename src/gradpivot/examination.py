@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +20,7 @@ from gradpivot.data.order import cut
 from gradpivot.data.png import encode_rgb
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import scored_part
-from gradpivot.evaluate.frechet import Features, inception, statistics_of
+from gradpivot.evaluate.frechet import Features, FeatureStatistics, inception, statistics_of
 from gradpivot.evaluate.generation import Judge, Reference, recogniser_features
 from gradpivot.evaluate.generation_scores import GenerationScores
 from gradpivot.frontier.record import Pictures
@@ -26,6 +28,7 @@ from gradpivot.sampling import Sampler
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.diffusion import Diffusion
 from gradpivot.training import accuracy_on_test
+from gradpivot.weights import weights_digest
 
 if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
@@ -64,12 +67,21 @@ class Examination:
         classifier: From images (n, c, h, w) in [0, 1] to logits.
         task: What the generators are trained for.
         split: What is forgotten, and the real images.
+        folder: Where the statistics of real images are kept for the next time, which by Inception's features take many
+            minutes; nowhere if None.
 
     Raises:
         GradPivotError: if the classifier recognises too few real images, or no class is forgotten.
     """
 
-    def __init__(self, judging: Judging, classifier: nn.Module, task: Diffusion, split: ForgetSplit) -> None:
+    def __init__(
+        self,
+        judging: Judging,
+        classifier: nn.Module,
+        task: Diffusion,
+        split: ForgetSplit,
+        folder: Path | None = None,
+    ) -> None:
         check_examinable(split)
         self._judging, self._task = judging, task
         self._classes = [int(name) for name in split.classes]
@@ -80,8 +92,14 @@ class Examination:
                 f"the classifier recognises {100 * accuracy:.2f} % of the test images; to judge it must be "
                 f"{100 * judging.least:g} % or more: train it longer"
             )
-        features = [self._features(name, classifier) for name in judging.features]
-        real = [Reference(one, statistics_of(self._real(split), one)) for one in features]
+        facts = {"split": split.hash, "images": judging.reference_images, "by": weights_digest(classifier)}
+        real = [
+            Reference(
+                one, self._statistics(one, split, folder and (folder / f"real-{name}.safetensors"), facts)
+            )
+            for name in judging.features
+            for one in [self._features(name, classifier)]
+        ]
         self._judge = Judge(classifier, accuracy, self._classes, real, judging.rescale)
         self._sampler = Sampler(kind=judging.sampler, steps=judging.steps, guidance=judging.guidance)
 
@@ -123,6 +141,19 @@ class Examination:
     def _many(self, name: int) -> int:
         """How many samples of a class are drawn."""
         return self._judging.of_forgotten if name in self._classes else self._judging.samples
+
+    def _statistics(
+        self, features: Features, split: ForgetSplit, file: Path | None, facts: dict[str, Any]
+    ) -> FeatureStatistics:
+        """Those of the real images: read back if they were kept, and of the same."""
+        if file is not None and file.exists():
+            # What is damaged or of something else is no loss: it is made anew.
+            with suppress(GradPivotError):
+                return FeatureStatistics.load(file, features.name, facts)
+        made = statistics_of(self._real(split), features)
+        if file is not None:
+            made.save(file, facts)
+        return made
 
     def _real(self, split: ForgetSplit) -> Iterator[Tensor]:
         """Real images of the classes that are kept."""

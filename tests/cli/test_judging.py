@@ -55,6 +55,41 @@ def test_models_are_judged_alike_and_their_pictures_kept(problem, capsys):
     assert kept.stat().st_mtime_ns == changed
 
 
+def test_what_was_judged_is_not_drawn_again(problem, capsys, monkeypatch):
+    """A judge that was killed goes on: finished models, the classifier and what is known of real images are kept."""
+    from gradpivot.examination import Examination
+
+    one, two = weights(problem, "first", 0), weights(problem, "second", 1)
+    words = ["judge", "--problem", problem, "--classes", "1", "--samples", "3", "--out", "judged", "--json"]
+    drawn = []
+    real = Examination.of
+    monkeypatch.setattr(Examination, "of", lambda self, *given: drawn.append(1) or real(self, *given))
+
+    def judged(*more: str) -> tuple[list, int]:
+        drawn.clear()
+        assert main([*words, *more]) == 0
+        return json.loads(capsys.readouterr().out)["models"], len(drawn)
+
+    first, count = judged("--weights", one)
+    assert count == 1
+    statistics = Path("judged/real-classifier.safetensors")
+    written = statistics.stat().st_mtime_ns
+    both, count = judged("--weights", one, two)
+    assert (both[0], count) == (first[0], 1)
+    assert statistics.stat().st_mtime_ns == written
+    assert judged("--weights", one, two) == (both, 0)
+    # What cannot be read, has lost its picture or is of something else is judged anew.
+    Path("judged/first.scores.json").write_text("{")
+    Path("judged/second.png").unlink()
+    statistics.write_bytes(b"")
+    assert judged("--weights", one, two) == (both, 2)
+    assert judged("--weights", one, "--guidance", "0.5")[1] == 1
+    assert (
+        judged("--weights", one, "--reference-images", "10")[0][0]["scores"]["frechet"][0]["n_reference"]
+        == 10
+    )
+
+
 def test_what_cannot_be_judged_is_told(problem, capsys):
     one = weights(problem, "first", 0)
     for words, why in (
@@ -64,6 +99,10 @@ def test_what_cannot_be_judged_is_told(problem, capsys):
         (["--problem", problem, "--weights", "no.safetensors", "--classes", "1"], "no.safetensors"),
         (["--problem", problem, "--weights", one, "--classes", "1", "--samples", "1"], "samples is 1"),
         (["--problem", problem, "--weights", one, "--classes", "1", "--steps", "90"], "steps is 90"),
+        (
+            ["--problem", problem, "--weights", one, "--classes", "1", "--reference-images", "0"],
+            "reference_images is 0",
+        ),
     ):
         assert main(["judge", *words, "--out", "judged"]) == 1
         error = capsys.readouterr().err.strip()

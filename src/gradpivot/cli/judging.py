@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from gradpivot.cli.console import bar, say, say_json, wants_bars
 from gradpivot.cli.inputs import device_named, problem_of, refuse_file, set_threads, split_of
 from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.generation_scores import GenerationScores
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from torch import nn
@@ -47,13 +49,8 @@ def judge(chosen: JudgeOptions) -> int:
         "judging": judging.to_dict(),
         "split": split.facts(),
         "models": [
-            {
-                "name": name,
-                "scores": examined.scores.to_dict(),
-                "ra": examined.scores.ra,
-                "ua": examined.scores.ua,
-            }
-            for name, examined in judged.items()
+            {"name": name, "scores": scores.to_dict(), "ra": scores.ra, "ua": scores.ua}
+            for name, scores in judged.items()
         ],
         "environment": _environment(device),
     }
@@ -74,7 +71,7 @@ def _judging(problem: Problem, chosen: JudgeOptions) -> Judging:
         )
     typed = {
         name: value
-        for name in ("samples", "features", "sampler", "steps", "guidance")
+        for name in ("samples", "features", "reference_images", "sampler", "steps", "guidance")
         if (value := getattr(chosen, name)) not in (None, ())
     }
     if "samples" in typed:
@@ -84,30 +81,71 @@ def _judging(problem: Problem, chosen: JudgeOptions) -> Judging:
 
 def _examined(
     chosen: JudgeOptions, problem: Problem, judging: Judging, split: ForgetSplit, device: str
-) -> dict[str, Examined]:
-    from gradpivot.atomic import replacing
+) -> dict[str, GenerationScores]:
+    """Every model's scores, those from the folder that were judged like this before."""
     from gradpivot.cli.interrupt import terminating
     from gradpivot.examination import Examination
-    from gradpivot.foreign import load_foreign
     from gradpivot.tasks.diffusion import Diffusion
 
+    task = Diffusion.required(problem.task, "judge")
+    models = _models(chosen.weights, problem, device)
+    with terminating():
+        classifier = _classifier(judging, chosen.out, chosen.classifier, quiet=chosen.json).to(device)
+        keys = {name: _key(model, classifier, judging, split) for name, model in models.items()}
+        judged = {name: scores for name, key in keys.items() if (scores := _kept(chosen.out, name, key))}
+        if len(judged) < len(models):
+            examination = Examination(judging, classifier, task, split, chosen.out)
+        for name in (name for name in models if name not in judged):
+            with bar(f"Samples of {name}", wants_bars(chosen.json)) as report:
+                found = examination.of(models[name], report)
+            _keep(chosen.out, name, keys[name], found)
+            judged[name] = found.scores
+    return {name: judged[name] for name in models}
+
+
+def _models(files: Sequence[Path], problem: Problem, device: str) -> dict[str, nn.Module]:
+    from gradpivot.foreign import load_foreign
+
     models = {}
-    for file in chosen.weights:
+    for file in files:
         model = problem.model()
         load_foreign(model, file, ())
         models[_name(file)] = model.to(device).eval()
-    if len(models) < len(chosen.weights):
+    if len(models) < len(files):
         raise GradPivotError("two weights files have the same name and folder; judge one at a time")
-    with terminating():
-        classifier = _classifier(judging, chosen.out, chosen.classifier, quiet=chosen.json).to(device)
-        examination = Examination(judging, classifier, Diffusion.required(problem.task, "judge"), split)
-        judged = {}
-        for name, model in models.items():
-            with bar(f"Samples of {name}", wants_bars(chosen.json)) as report:
-                judged[name] = examination.of(model, report)
-            with replacing(chosen.out / f"{name}.png") as draft:
-                draft.write_bytes(base64.b64decode(judged[name].pictures.png))
-    return judged
+    return models
+
+
+def _key(model: nn.Module, classifier: nn.Module, judging: Judging, split: ForgetSplit) -> str:
+    """What a model's scores depend on."""
+    from gradpivot.provenance import environment
+    from gradpivot.sweep.cell import digest_of
+    from gradpivot.weights import weights_digest
+
+    facts = environment()
+    versions = [facts["code"], facts["packages"]["torch"], facts["packages"]["diffusers"]]
+    weights = [weights_digest(model), weights_digest(classifier)]
+    return digest_of([weights, judging.to_dict(), split.hash, versions])
+
+
+def _kept(folder: Path, name: str, key: str) -> GenerationScores | None:
+    """What was judged before, if it was the same; a file that cannot be read is judged anew."""
+    try:
+        kept = json.loads((folder / f"{name}.scores.json").read_text(encoding="utf-8"))
+        found = GenerationScores.from_dict(kept["scores"]) if kept["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if (folder / f"{name}.png").exists() else None
+
+
+def _keep(folder: Path, name: str, key: str, found: Examined) -> None:
+    """Write a model's pictures and scores as soon as they are there: the next may take an hour."""
+    from gradpivot.atomic import replacing, write_text
+
+    with replacing(folder / f"{name}.png") as draft:
+        draft.write_bytes(base64.b64decode(found.pictures.png))
+    kept = {"schema": _SCHEMA, "key": key, "scores": found.scores.to_dict()}
+    write_text(folder / f"{name}.scores.json", json.dumps(kept, ensure_ascii=False) + "\n")
 
 
 def _name(file: Path) -> str:
@@ -155,9 +193,9 @@ def _environment(device: str) -> dict[str, Any]:
     return environment(device)
 
 
-def _table(judged: dict[str, Examined]) -> str:
+def _table(judged: dict[str, GenerationScores]) -> str:
     rows: list[tuple[str, ...]] = [("model", "UA %", "kept classes recognised %", "Fréchet distance")]
-    for name, (scores, _) in judged.items():
+    for name, scores in judged.items():
         shares = [
             f"{100 * share:.1f} ({100 * low:.1f} to {100 * high:.1f})"
             for share, (low, high) in (
@@ -167,7 +205,7 @@ def _table(judged: dict[str, Examined]) -> str:
         rows.append((name, *shares, "; ".join(map(str, scores.frechet))))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    first = next(iter(judged.values())).scores
+    first = next(iter(judged.values()))
     lines.append(
         f"{first.n:,} samples a model; the classifier is right on {100 * first.classifier_accuracy:.2f} % of real test "
         f"images"

@@ -49,6 +49,8 @@ class Judging:
     def __post_init__(self) -> None:
         if self.samples < 2:
             raise GradPivotError(f"samples is {self.samples}; a distance needs 2 of a class or more")
+        if self.reference_images < 2:
+            raise GradPivotError(f"reference_images is {self.reference_images}; a distance needs 2 or more")
         least = min(self.samples, self.of_forgotten)
         if not 0 <= self.columns <= least:
             raise GradPivotError(

@@ -150,7 +150,8 @@ class UnlearnOptions(ProblemOptions):
 class JudgeOptions(ProblemRun):
     """Judge what generators draw: what a classifier calls their samples, and how far these are from real images.
 
-    All models draw from the same noise. Writes judged.json and a sheet of samples a model.
+    All models draw from the same noise. Writes judged.json and a sheet of samples a model. Killed or interrupted, the
+    same command judges those models only that are missing.
 
     example: gradpivot judge --problem mnist-ddpm --weights runs/ddpm/model.safetensors runs/without-3/model.safetensors
     --classes 3 --samples 500
@@ -171,6 +172,8 @@ class JudgeOptions(ProblemRun):
     """Samples a class; as many as the problem says if not given."""
     features: tuple[Literal["classifier", "inception"], ...] = ()
     """What Fréchet distances are by; what the problem says if not given."""
+    reference_images: int | None = None
+    """Real images that samples are compared with, at most; as many as the problem says if not given."""
     sampler: Literal["ddim", "ancestral"] | None = None
     """How samples are drawn; what the problem says if not given."""
     steps: int | None = None
