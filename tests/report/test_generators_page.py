@@ -156,6 +156,9 @@ def test_another_series_has_its_own_settings(open_page: Open, found: Generators)
     assert tab.evaluate("document.getElementById('share-chart').layout.xaxis.ticktext") == [
         "share = 0.1", "share = 0.5", "share = 0.9",
     ]  # fmt: skip
+    # None of them may be left out for want of room beside the outermost points.
+    low, high = tab.evaluate("document.getElementById('share-chart').layout.xaxis.range")
+    assert min(0 - low, high - 2) > 0.1 * 2
 
 
 def test_a_diverged_run_says_so_instead_of_showing_pictures(open_page: Open, found: Generators) -> None:

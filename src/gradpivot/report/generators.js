@@ -150,7 +150,8 @@
     const marker = { type: "line", x0: here.x, x1: here.x, y0: 0, y1: 1, yref: "paper",
       line: { color: css("--accent"), width: 1.5 } };
     const [low, high] = [Math.min(...places.map(({ x }) => x)), Math.max(...places.map(({ x }) => x))];
-    const pad = 0.03 * (high - low) || 0.5;
+    // Words need room beside the outermost points, or they are left out.
+    const pad = (set().gamma ? 0.03 : 0.14) * (high - low) || 0.5;
     const ticks = set().gamma ? {} : { automargin: true, tickvals: places.map(({ x }) => x),
       ticktext: places.map(({ p }) => escapeText(p.run.length > 18 ? `${p.run.slice(0, 17)}…` : p.run)) };
     el("share-title").textContent = set().gamma ? "Recognised along γ" : `Recognised by setting of ${set().name}`;
