@@ -52,7 +52,19 @@ class ReproduceDigitsOptions(Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReproduceCifar10ClassOptions:
+class PaperSweep:
+    """What every experiment of the paper has that is a sweep."""
+
+    protocols: str = "all"
+    """Only these protocols: paper (as printed) or clean (our defaults)."""
+    jobs: int | None = None
+    """Runs at once; as many as there are cores if not given."""
+    threads: int = 1
+    """Threads of each run; last digits depend on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceCifar10ClassOptions(PaperSweep):
     """The paper's main experiment: forgetting a class of CIFAR-10, from a pretrained ResNet-18.
 
     A sweep and its comparison with the paper's numbers; killed or interrupted, the same command goes on. Needs
@@ -69,14 +81,8 @@ class ReproduceCifar10ClassOptions:
     """Forget these classes, one at a time: 0, or 0,5, or 0-9. 0 for short and all ten for full if not given."""
     methods: str = "all"
     """Only these methods, for example cup,ws."""
-    protocols: str = "all"
-    """Only these protocols: paper (as printed) or clean (our defaults)."""
     seeds: int | None = None
     """How many seeds, from 0 on: 1 for short, 5 for full if not given."""
-    jobs: int | None = None
-    """Runs at once; as many as there are cores if not given."""
-    threads: int = 1
-    """Threads of each run; last digits depend on it."""
     json: bool = False
     """Print the standings as JSON on standard output."""
 
@@ -108,7 +114,7 @@ class ReproduceVaeOptions(Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReproduceDdpmOptions:
+class ReproduceDdpmOptions(PaperSweep):
     """The paper's generation experiment: a class taken out of a class-conditional diffusion model.
 
     A sweep of CUP, SalUn and SA, each model judged by samples from the same noise, and tables, pictures and a page
@@ -127,14 +133,8 @@ class ReproduceDdpmOptions:
     """Forget these classes, one at a time: 3, or 0-9. 3 for small and all ten for full if not given."""
     methods: str = "all"
     """Only these methods, for example cup,salun."""
-    protocols: str = "all"
-    """Only these protocols: paper (as printed) or clean (our defaults)."""
     seeds: int | None = None
     """How many seeds, from 0 on; 1 if not given."""
-    jobs: int | None = None
-    """Runs at once; as many as there are cores if not given."""
-    threads: int = 1
-    """Threads of each run; last digits depend on it."""
     gpus: float = 0.0
     """GPUs of each run."""
     json: bool = False
