@@ -25,7 +25,7 @@ from typing import Any
 from gradpivot.frontier.estimate import spearman
 from gradpivot.frontier.record import Record
 from gradpivot.recipes.problem import find_problem
-from gradpivot.recipes.recipe import load_recipe
+from gradpivot.recipes.reading import load_recipe
 from gradpivot.steering import asked_degree
 from gradpivot.sweep.store import Store
 

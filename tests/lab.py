@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from gradpivot.recipes.recipe import Recipe, load_recipe
+from gradpivot.recipes.reading import load_recipe
+from gradpivot.recipes.recipe import Recipe
 from gradpivot.sweep.cell import Setting
 from gradpivot.sweep.job import Job, Outcome, Pace, perform
 from gradpivot.sweep.store import Store

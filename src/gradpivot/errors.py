@@ -6,7 +6,10 @@ escapes is a bug of ours and keeps its traceback.
 
 from __future__ import annotations
 
-__all__ = ["GradPivotError", "NonFiniteError"]
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["GradPivotError", "NonFiniteError", "did_you_mean"]
 
 
 class GradPivotError(ValueError):
@@ -15,3 +18,9 @@ class GradPivotError(ValueError):
 
 class NonFiniteError(GradPivotError, FloatingPointError):
     """A loss, gradient or weight became NaN or infinite."""
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = ".") -> str:
+    """The middle of a message about a name that is not known: the nearest that is, or ``otherwise``."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else otherwise

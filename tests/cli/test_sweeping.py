@@ -11,7 +11,7 @@ from gradpivot.cli import main
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.parser import parse
 from gradpivot.cli.sweeping import asked_for
-from gradpivot.recipes.recipe import load_recipe
+from gradpivot.recipes.reading import load_recipe
 from gradpivot.sweep import local
 
 

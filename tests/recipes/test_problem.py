@@ -7,8 +7,9 @@ import torch
 
 from gradpivot.errors import GradPivotError
 from gradpivot.randomness import isolated
+from gradpivot.recipes.finding import list_recipes
 from gradpivot.recipes.problem import find_problem, list_problems
-from gradpivot.recipes.recipe import list_recipes, load_recipe
+from gradpivot.recipes.reading import load_recipe
 
 FETCHED = [name for name in list_problems() if name not in ("digits", "toy")]
 GENERATORS = [name for name in FETCHED if name.endswith("-ddpm")]

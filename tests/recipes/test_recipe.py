@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradpivot.errors import GradPivotError
-from gradpivot.recipes import recipe as recipes
-from gradpivot.recipes.recipe import Forgetting, load_recipe, numbers_in
+from gradpivot.recipes import finding, spaces
+from gradpivot.recipes.reading import load_recipe
+from gradpivot.recipes.recipe import Forgetting, numbers_in
 
 GOOD = """
 schema: gradpivot.recipe/1
@@ -202,14 +203,14 @@ def test_extending_oneself_is_refused_however_it_is_spelled(write):
 def test_recipes_of_ours_are_listed_and_hinted_at(write, monkeypatch, tmp_path):
     write(GOOD, "ours.yaml")
     write("schema: gradpivot.recipe/1", "part.yaml")
-    monkeypatch.setattr(recipes, "_folder", lambda: tmp_path)
-    assert recipes.list_recipes() == ["ours"]
+    monkeypatch.setattr(finding, "_folder", lambda: tmp_path)
+    assert finding.list_recipes() == ["ours"]
     assert load_recipe("ours").runs > 0
     assert "did you mean 'ours'?" in wrong("our")
     assert load_recipe(write("{extends: ours, seeds: 9}", "mine.yaml")).seeds == 9
 
 
-@pytest.mark.parametrize("name", recipes.list_recipes())
+@pytest.mark.parametrize("name", finding.list_recipes())
 def test_every_recipe_of_ours_is_sound(name):
     assert load_recipe(name).runs > 0
 
@@ -233,7 +234,7 @@ def test_only_takes_parts(write):
 
 @given(st.floats(1e-8, 1e8), st.floats(1e-8, 1e8), st.integers(2, 60), st.sampled_from(["linear", "log"]))
 def test_ranges_have_exact_ends_and_go_one_way(first, last, count, scale):
-    found = recipes._range("lr", {"from": first, "to": last, "count": count, "scale": scale})
+    found = spaces._range("lr", {"from": first, "to": last, "count": count, "scale": scale})
     assert len(found) == count
     assert (found[0], found[-1]) == (first, last)
     steps = [b - a for a, b in pairwise(found)]
@@ -242,9 +243,9 @@ def test_ranges_have_exact_ends_and_go_one_way(first, last, count, scale):
 
 
 def test_ranges_are_the_numbers_people_expect():
-    tenths = recipes._range("gamma", {"from": 0.1, "to": 0.9, "count": 9})
+    tenths = spaces._range("gamma", {"from": 0.1, "to": 0.9, "count": 9})
     assert tenths == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
-    assert recipes._range("lr", {"from": "1e-4", "to": "1e-1", "count": 4, "scale": "log"}) == [
+    assert spaces._range("lr", {"from": "1e-4", "to": "1e-1", "count": 4, "scale": "log"}) == [
         1e-4, 1e-3, 1e-2, 1e-1,
     ]  # fmt: skip
 

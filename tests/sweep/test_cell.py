@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradpivot.methods.cup import CUP
-from gradpivot.recipes.recipe import load_recipe
+from gradpivot.recipes.reading import load_recipe
 from gradpivot.sweep.cell import Cell, Setting, cells_of, digest_of
 
 SETTING = Setting(

@@ -17,7 +17,7 @@ from gradpivot.data.png import decode_rgb
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.generation_scores import GenerationScores
 from gradpivot.frontier.record import Record
-from gradpivot.recipes.recipe import load_recipe
+from gradpivot.recipes.reading import load_recipe
 from gradpivot.sweep import work
 from gradpivot.sweep.store import Store
 from gradpivot.sweep.sweeping import Sweep

@@ -71,7 +71,8 @@ def _(chosen: options.CompareOptions) -> int:
 
 @run.register
 def _(chosen: options.RecipesOptions) -> int:
-    from gradpivot.recipes.recipe import list_recipes, load_recipe, read_recipe_text
+    from gradpivot.recipes.finding import list_recipes, read_recipe_text
+    from gradpivot.recipes.reading import load_recipe
 
     if chosen.recipe is None:
         found = [load_recipe(name) for name in list_recipes()]

@@ -16,7 +16,8 @@ from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.options import CompareOptions, SweepOptions
 from gradpivot.errors import GradPivotError
 from gradpivot.frontier.record import Record
-from gradpivot.recipes.recipe import Forgetting, Recipe, load_recipe, numbers_in
+from gradpivot.recipes.reading import load_recipe
+from gradpivot.recipes.recipe import Forgetting, Recipe, numbers_in
 from gradpivot.sweep.store import Failure, Store
 from gradpivot.sweep.sweeping import State, Sweep
 

@@ -7,7 +7,6 @@ No torch is imported here, so that listing methods stays instant.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 import math
 import types
@@ -17,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.objectives import list_objectives
 
 if TYPE_CHECKING:
@@ -121,8 +120,7 @@ class Method(ABC):
         fields = {f.name for f in dataclasses.fields(cls)}
         for name in settings:
             if name not in fields:
-                near = difflib.get_close_matches(name, fields, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(fields))}"
+                hint = did_you_mean(name, fields, f"; it has {', '.join(sorted(fields))}")
                 raise GradPivotError(f"{cls.title} has no setting {name!r}{hint}")
         return cls(**settings)
 

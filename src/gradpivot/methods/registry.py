@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 import gradpivot.methods
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.methods.method import Method
 
 __all__ = ["list_methods", "make_method", "method_class"]
@@ -34,8 +33,7 @@ def method_class(name: str) -> type[Method]:
     found = _registered()
     if name in found:
         return found[name]
-    near = difflib.get_close_matches(name, found, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    hint = did_you_mean(name, found)
     raise GradPivotError(f"there is no method {name!r}{hint} The methods are {', '.join(sorted(found))}")
 
 

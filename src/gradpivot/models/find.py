@@ -9,7 +9,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.models.images import Images
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def find_model(
     elif rest:
         make = _own(name)
     else:
-        near = difflib.get_close_matches(name, _BUILT_IN, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
+        hint = did_you_mean(name, _BUILT_IN)
         raise GradPivotError(
             f"there is no model {name!r}{hint} Built in are {', '.join(_BUILT_IN)}; your own goes in as {_OWN}; others "
             f"as timm:NAME or torchvision:NAME"
@@ -122,8 +121,7 @@ def _own(name: str) -> Callable[[], Any]:
     try:
         found = attrgetter(function)(module)
     except AttributeError:
-        near = difflib.get_close_matches(function, dir(module), 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(function, dir(module), "")
         raise GradPivotError(f"the module {path} has no {function!r}{hint}") from None
     if isinstance(found, nn.Module):
         raise GradPivotError(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.methods.retrain import Retrain
 from gradpivot.models.find import find_model
 from gradpivot.models.images import Images
@@ -98,8 +97,7 @@ def find_problem(name: str) -> Problem:
     path = _BUILT_IN.get(name, name)
     module, _, function = path.partition(":")
     if not function:
-        near = difflib.get_close_matches(name, _BUILT_IN, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
+        hint = did_you_mean(name, _BUILT_IN)
         raise GradPivotError(
             f"there is no problem {name!r}{hint} Built in are {', '.join(list_problems())}; your own goes in as "
             f"my_module:my_problem, a function that returns a gradpivot.recipes.problem.Problem"

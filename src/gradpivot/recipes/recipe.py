@@ -1,62 +1,20 @@
-"""Recipes: which methods are compared on which problem, over which settings, as files people can read and write.
-
-A recipe is YAML. A plain value is a fixed setting; a list, or a range, is searched; the product of what is searched
-is the method's space::
-
-    schema: gradpivot.recipe/1
-    title: Two methods on my data
-    problem: my_module:my_problem
-    forget: [{classes: 0-9}, {fraction: 0.1}]
-    seeds: 3
-    protocols:
-      clean:
-        settings: {batch_size: 32}
-        series:
-          CUP: {method: cup, lr: [1e-4, 1e-3], gamma: {from: 0.1, to: 0.9, count: 9}}
-          GA:  {method: ga, lr: {from: 1e-4, to: 1e-2, count: 20, scale: log}}
-
-``extends: NAME`` takes everything from another recipe and replaces what is given anew.
-"""
+"""Recipes: which methods are compared on which problem, over which settings. No torch."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import difflib
-import importlib
-import itertools
-import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
-from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from gradpivot.errors import GradPivotError
-from gradpivot.methods import list_methods, method_class
+from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.methods.method import Method
 
-__all__ = [
-    "Forgetting",
-    "Recipe",
-    "Series",
-    "filled",
-    "list_recipes",
-    "load_recipe",
-    "numbers_in",
-    "read_recipe_text",
-]
+__all__ = ["Forgetting", "Recipe", "Series", "filled", "numbers_in", "repeated"]
 
 SCHEMA = "gradpivot.recipe/1"
-_KEYS = ("schema", "title", "about", "extends", "problem", "forget", "seeds", "reference", "protocols")
-_REFERENCES = ("retrain", "none")
-_PROTOCOL_KEYS = ("about", "base", "settings", "series")
-_RANGE_KEYS = ("from", "to", "count", "scale")
-MOST_SETTINGS = 100_000
-"""More runs a series than this is a slip of the pen, not a search space."""
+_MOST_CLASSES = 100_000
+"""More than this is a slip of the pen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,10 +83,10 @@ class Recipe:
     reference: str = "retrain"
 
     def __post_init__(self) -> None:
-        for target in _twice(str(target) for forgetting in self.forget for target in forgetting.targets):
+        for target in repeated(str(target) for forgetting in self.forget for target in forgetting.targets):
             raise GradPivotError(f"forget names {target} twice; take one out")
         for series in self.series:
-            for method in _twice(series.methods):
+            for method in repeated(series.methods):
                 raise GradPivotError(
                     f"protocol {series.protocol}, {series.name} asks twice for {method.label}; take one out"
                 )
@@ -220,52 +178,6 @@ def filled(method: Method, settings: Mapping[str, Any]) -> Method:
     return replace(method, **open_)
 
 
-def list_recipes() -> list[str]:
-    """The names of the recipes that come with the package and name a problem."""
-    if not _folder().is_dir():
-        return []
-    found = [path.name.removesuffix(".yaml") for path in _folder().iterdir() if path.name.endswith(".yaml")]
-    return sorted(name for name in found if "problem" in _resolved(name))
-
-
-def read_recipe_text(name: str | Path) -> str:
-    """The text of a recipe: one of ours by name, or a file.
-
-    Raises:
-        GradPivotError: if there is none, with the nearest name.
-    """
-    shipped = _folder() / f"{name}.yaml"
-    if shipped.is_file():
-        return shipped.read_text(encoding="utf-8")
-    path = Path(name)
-    if path.suffix not in (".yaml", ".yml") and not path.is_file():
-        near = difflib.get_close_matches(str(name), list_recipes(), 1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise GradPivotError(
-            f"there is no recipe {str(name)!r}{hint} Ours are {', '.join(list_recipes())}; your own is a YAML file"
-        )
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise GradPivotError(f"cannot read the recipe {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise GradPivotError(f"the recipe {path} is not text in UTF-8") from None
-
-
-def load_recipe(name: str | Path) -> Recipe:
-    """Read and check a recipe: one of ours by name, or a file of your own.
-
-    Raises:
-        GradPivotError: in one line that says where in the file what is wrong, and what is possible there.
-    """
-    content = _resolved(name)
-    label = Path(name).stem
-    try:
-        return _recipe(label, content)
-    except GradPivotError as error:
-        raise GradPivotError(f"recipe {name}: {error}") from None
-
-
 def numbers_in(text: Any) -> tuple[int, ...]:
     """``3``, ``3,5`` or ``0-4`` as numbers.
 
@@ -279,7 +191,7 @@ def numbers_in(text: Any) -> tuple[int, ...]:
         for part in str(text).split(","):
             first, dash, last = part.partition("-")
             some = range(int(first), int(last) + 1) if dash else [int(first)]
-            if not 1 <= len(some) <= MOST_SETTINGS:
+            if not 1 <= len(some) <= _MOST_CLASSES:
                 raise ValueError
             found += some
     except ValueError:
@@ -287,57 +199,7 @@ def numbers_in(text: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _folder() -> Traversable:
-    return resources.files("gradpivot.recipes") / "files"
-
-
-def _resolved(name: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The file's content with what it extends filled in."""
-    if _identity(name) in map(_identity, seen):
-        raise GradPivotError(f"recipe {seen[0]} extends itself: {' → '.join((*seen, str(name)))}")
-    try:
-        content = yaml.load(read_recipe_text(name), _Loader)
-    except yaml.YAMLError as error:
-        raise GradPivotError(f"recipe {name} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise GradPivotError(f"recipe {name} must be a mapping with {', '.join(_KEYS)}")
-    parent = content.pop("extends", None)
-    if parent is None:
-        return content
-    below = _resolved(_beside(name, str(parent)), (*seen, str(name)))
-    # What is forgotten is replaced as a whole; half of one recipe's and half of another's is neither.
-    if "forget" in content:
-        below.pop("forget", None)
-    return _merged(below, content)
-
-
-def _beside(name: str | Path, parent: str) -> str:
-    """One of ours by name; a file is looked for beside the one that extends it."""
-    return parent if (_folder() / f"{parent}.yaml").is_file() else str(Path(name).parent / parent)
-
-
-def _identity(name: str | Path) -> str:
-    """One name for a recipe, however its path is spelled."""
-    return str(name) if (_folder() / f"{name}.yaml").is_file() else str(Path(name).resolve())
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML in which a key may stand only once: of two series of one name, one would be lost silently."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping whose keys differ."""
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
-        for key in _twice(key for key in keys if isinstance(key, Hashable)):
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key!r} stands twice", node.start_mark
-            )
-        return super().construct_mapping(node, deep)
-
-
-_MERGE = "tag:yaml.org,2002:merge"
-
-
-def _twice(things: Iterable[Any]) -> Iterator[Any]:
+def repeated(things: Iterable[Any]) -> Iterator[Any]:
     """Those that equal an earlier one."""
     seen = set()
     for thing in things:
@@ -346,187 +208,10 @@ def _twice(things: Iterable[Any]) -> Iterator[Any]:
         seen.add(thing)
 
 
-def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """``below`` with ``above`` on top, mapping by mapping; an explicit null takes a key away."""
-    merged = dict(below)
-    for key, value in above.items():
-        old = merged.get(key)
-        if value is None:
-            merged.pop(key, None)
-        elif isinstance(old, dict) and isinstance(value, Mapping) and not _is_range(value):
-            merged[key] = _merged(old, value)
-        else:
-            merged[key] = value
-    return merged
-
-
-def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
-    _only_keys(content, _KEYS, "the recipe")
-    if content.get("schema") != SCHEMA:
-        raise GradPivotError(f"its schema is {content.get('schema')!r}; this version reads {SCHEMA!r}")
-    for needed in ("problem", "forget", "protocols"):
-        if not content.get(needed):
-            raise GradPivotError(f"it has no {needed!r}; see 'gradpivot recipes digits' for a whole one")
-    seeds = content.get("seeds", 1)
-    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
-        raise GradPivotError(f"seeds is {seeds!r}; give how many, 1 or more")
-    reference = content.get("reference", "retrain")
-    if reference not in _REFERENCES:
-        raise GradPivotError(f"reference is {reference!r}; choose one of {', '.join(_REFERENCES)}")
-    _import_module_of(str(content["problem"]))
-    protocols = _mapping(content["protocols"], "protocols")
-    series = [
-        found
-        for label, protocol in protocols.items()
-        for found in _protocol(str(label), _mapping(protocol, f"protocol {label}"))
-    ]
-    return Recipe(
-        name=name,
-        title=str(content.get("title", name)),
-        about=" ".join(str(content.get("about", "")).split()),
-        problem=str(content["problem"]),
-        forget=_forgettings(content["forget"]),
-        seeds=seeds,
-        series=tuple(series),
-        reference=reference,
-    )
-
-
-def _import_module_of(problem: str) -> None:
-    """Import a user's own problem first: its module may register the methods and objectives that the recipe names."""
-    module, colon, _ = problem.partition(":")
-    if colon:
-        # What is wrong with it is told when the problem itself is asked for.
-        with contextlib.suppress(ImportError):
-            importlib.import_module(module)
-
-
-def _forgettings(given: Any) -> tuple[Forgetting, ...]:
-    entries = given if isinstance(given, list) else [given]
-    found = []
-    for entry in entries:
-        entry = _mapping(entry, "forget")
-        _only_keys(entry, ("classes", "fraction"), "forget")
-        fraction = _number(entry.get("fraction"))
-        if fraction is not None and not isinstance(fraction, int | float):
-            raise GradPivotError(f"forget: fraction is {fraction!r}; give a number between 0 and 1")
-        classes = numbers_in(entry["classes"]) if "classes" in entry else ()
-        found.append(Forgetting(classes=classes, fraction=fraction))
-    return tuple(found)
-
-
-def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[Series]:
-    where = f"protocol {label}"
-    _only_keys(content, _PROTOCOL_KEYS, where)
-    base = content.get("base", label if label in ("paper", "clean") else "clean")
-    shared = _mapping(content.get("settings", {}), f"{where}, settings")
-    series = _mapping(content.get("series", {}), f"{where}, series")
-    if not series:
-        raise GradPivotError(
-            f"{where} has no series; add one such as CUP: {{method: cup, gamma: [0.3, 0.5]}}"
-        )
-    _check_shared(shared, f"{where}, settings")
-    for name, entry in series.items():
-        try:
-            methods = _space(str(base), shared, _mapping(entry, "a series"))
-        except GradPivotError as error:
-            raise GradPivotError(f"{where}, {name}: {error}") from None
-        yield Series(name=str(name), protocol=label, methods=methods)
-
-
-def _check_shared(shared: Mapping[str, Any], where: str) -> None:
-    """A setting that no method has is a slip, and would be left out silently."""
-    kinds = [method_class(name) for name in list_methods()]
-    _only_keys(shared, sorted({field.name for kind in kinds for field in dataclasses.fields(kind)}), where)
-
-
-def _space(base: str, shared: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[Method, ...]:
-    """Every combination of what is searched, with what is fixed."""
-    if "method" not in entry:
-        raise GradPivotError("it names no method; add method: cup (see 'gradpivot methods')")
-    kind = method_class(str(entry["method"]))
-    fields = {field.name for field in dataclasses.fields(kind)}
-    given = {name: value for name, value in shared.items() if name in fields}
-    given |= {name: value for name, value in entry.items() if name != "method"}
-    values = {str(name): _values(str(name), value) for name, value in given.items()}
-    count = math.prod(len(some) for some in values.values())
-    if not 1 <= count <= MOST_SETTINGS:
-        raise GradPivotError(f"its space has {count} settings; give between 1 and {MOST_SETTINGS}")
-    return tuple(
-        kind.protocol(base, **dict(zip(values, combination, strict=True)))
-        for combination in itertools.product(*values.values())
-    )
-
-
-def _values(name: str, given: Any) -> list[Any]:
-    """What a setting takes in turn: a list as it is, a range spread out, a plain value alone."""
-    if isinstance(given, list):
-        if not given:
-            raise GradPivotError(f"{name} is an empty list; give at least one value")
-        for value in given:
-            if isinstance(value, list | Mapping):
-                raise GradPivotError(f"{name} has {value!r} in its list; a list holds plain values")
-        return [_number(value) for value in given]
-    return _range(name, given) if isinstance(given, Mapping) else [_number(given)]
-
-
-def _is_range(given: Mapping[str, Any]) -> bool:
-    return "from" in given and "to" in given
-
-
-def _range(name: str, given: Mapping[str, Any]) -> list[float]:
-    first, last, count = (_number(given.get(key)) for key in ("from", "to", "count"))
-    scale = given.get("scale", "linear")
-    numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (first, last))
-    sound = (
-        numeric and isinstance(count, int) and 2 <= count <= MOST_SETTINGS and set(given) <= set(_RANGE_KEYS)
-    )
-    if not sound or scale not in ("linear", "log") or (scale == "log" and min(first, last) <= 0):
-        raise GradPivotError(
-            f"{name} is {dict(given)}; a range is {{from: 1e-4, to: 1e-2, count: 20, scale: linear or log}}"
-        )
-    shares = [i / (count - 1) for i in range(1, count - 1)]
-    if scale == "log":
-        between = [_tidy(first * (last / first) ** share) for share in shares]
-    else:
-        between = [_tidy(first + (last - first) * share) for share in shares]
-    return [float(first), *between, float(last)]
-
-
-def _tidy(value: float) -> float:
-    """Ten digits are plenty, and 0.1 + 0.2 is then 0.3."""
-    return float(f"{value:.10g}")
-
-
-def _number(value: Any) -> Any:
-    """YAML 1.1 reads 1e-4, without a point, as text; people mean the number."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
-
-
-def _mapping(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise GradPivotError(f"{where} is {value!r}; it must be a mapping (name: value)")
-    return value
-
-
-def _only_keys(content: Mapping[str, Any], allowed: Sequence[str], where: str) -> None:
-    for key in content:
-        if key not in allowed:
-            near = difflib.get_close_matches(str(key), allowed, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise GradPivotError(f"{where} has no {key!r}{hint} It may have {', '.join(allowed)}")
-
-
 def _known(what: str, wanted: Iterable[str], there: Sequence[str]) -> None:
     for name in wanted:
         if name not in there:
-            near = difflib.get_close_matches(name, there, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
+            hint = did_you_mean(name, there)
             raise GradPivotError(
                 f"the recipe has no {what} {name!r}{hint} It has {', '.join(dict.fromkeys(there))}"
             )
