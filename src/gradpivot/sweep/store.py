@@ -1,48 +1,36 @@
 """The store of a sweep: finished runs that survive anything, and who is working on what. No torch.
 
-The truth is one checksummed file per finished run (:mod:`gradpivot.sweep.records`). Beside them lies an SQLite index,
-which only makes reading fast and can be deleted at any time: it is rebuilt from the files. It also holds the *claims*:
-leases with a heartbeat, so that two sweeps on one store share the work, and a dead one's runs are taken again.
+The truth is one checksummed file per finished run (:mod:`gradpivot.sweep.records`). Beside them lies an index
+(:mod:`gradpivot.sweep.index`), which only makes reading fast and can be deleted at any time: it is rebuilt from the
+files. It also holds the claims (:mod:`gradpivot.sweep.leases`).
 """
 
 from __future__ import annotations
 
-import errno
 import gc
 import hashlib
 import json
-import os
-import re
-import shutil
-import socket
 import sqlite3
-import threading
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from gradpivot.atomic import replacing, write_text
 from gradpivot.errors import GradPivotError
 from gradpivot.frontier.record import Record
-from gradpivot.sweep.records import Records, Stamp, seal, unsealed
+from gradpivot.sweep import leases
+from gradpivot.sweep.exchange import read_exported, write_exported
+from gradpivot.sweep.index import Index
+from gradpivot.sweep.leases import Leases
+from gradpivot.sweep.records import Records, Stamp
 
 __all__ = ["Failure", "Store"]
 
 SCHEMA = "gradpivot.store/1"
-LEASE_SECONDS = 60.0
-"""How long a claim lasts without a heartbeat. A dead process on the same machine is noticed at once."""
-
-_PATIENCE = 60.0
-"""Seconds to wait for another process's write to the index."""
-_PAGE_ROOM = 1 << 17
-"""With less room than this, SQLite cannot extend its files."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS records (key TEXT PRIMARY KEY, size INTEGER, modified INTEGER, row TEXT);
-CREATE TABLE IF NOT EXISTS leases
-    (key TEXT PRIMARY KEY, owner TEXT, host TEXT, pid INTEGER, began INTEGER, until REAL);
 CREATE TABLE IF NOT EXISTS failures (key TEXT PRIMARY KEY, what TEXT, reason TEXT, seen REAL);
 """
 
@@ -65,9 +53,8 @@ class Store:
         self.folder = Path(folder)
         self._records = Records(self.folder / "runs")
         self.id = self._open(create)
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self._lock = threading.RLock()
-        self._index = self._connect()
+        self._index = Index(self.folder / "index.sqlite", _TABLES + leases.TABLE)
+        self._leases = Leases(self._index)
 
     @property
     def damaged(self) -> list[Path]:
@@ -109,7 +96,7 @@ class Store:
     def put(self, record: Record) -> None:
         """Keep a finished run: first its file, then its line in the index; a claim on it ends."""
         stamp = self._records.put(record.key, record.to_dict())
-        with self._transaction() as index:
+        with self._index.transaction() as index:
             _remember(index, record, stamp)
             index.execute("DELETE FROM leases WHERE key = ?", (record.key,))
             index.execute("DELETE FROM failures WHERE key = ?", (record.key,))
@@ -138,7 +125,7 @@ class Store:
         Only files that are new or changed since the last time are read, so 100,000 runs take seconds.
         """
         self._refresh()
-        rows = self._read("SELECT row FROM records ORDER BY key")
+        rows = self._index.read("SELECT row FROM records ORDER BY key")
         with _no_collection():
             # As one text: 100,000 small ones take twice as long.
             return [
@@ -157,7 +144,7 @@ class Store:
         """Make the index agree with the files."""
         known = {
             key: Stamp(size, modified)
-            for key, size, modified in self._read("SELECT key, size, modified FROM records")
+            for key, size, modified in self._index.read("SELECT key, size, modified FROM records")
         }
         on_disk = dict(self._records.stamps())
         changed = [key for key, stamp in on_disk.items() if known.get(key) != stamp]
@@ -168,7 +155,7 @@ class Store:
         found = [
             (content, on_disk[key]) for key in changed if (content := self._records.get(key)) is not None
         ]
-        with self._transaction() as index:
+        with self._index.transaction() as index:
             index.executemany("DELETE FROM records WHERE key = ?", [(key,) for key in (*gone, *changed)])
             for content, stamp in found:
                 _remember(index, Record.from_dict(content), stamp)
@@ -177,40 +164,19 @@ class Store:
 
     def claim(self, keys: Iterable[str], most: int) -> list[str]:
         """Up to ``most`` of ``keys`` that nobody works on, now ours until we finish, release or die."""
-        taken: list[str] = []
-        with self._transaction() as index:
-            held = {key: rest for key, *rest in index.execute("SELECT * FROM leases")}
-            for key in keys:
-                if len(taken) == most:
-                    break
-                if key not in held or _is_over(*held[key]):
-                    taken.append(key)
-            until = time.time() + LEASE_SECONDS
-            me = (self._owner, socket.gethostname(), os.getpid(), _began(os.getpid()) or 0, until)
-            index.executemany(
-                "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)", [(key, *me) for key in taken]
-            )
-        return taken
+        return self._leases.claim(keys, most)
 
     def heartbeat(self) -> None:
         """Say that we are alive: our claims last another lease."""
-        with self._transaction() as index:
-            index.execute(
-                "UPDATE leases SET until = ? WHERE owner = ?", (time.time() + LEASE_SECONDS, self._owner)
-            )
+        self._leases.heartbeat()
 
     def claimed_elsewhere(self) -> int:
         """How many runs other live sweeps on this store are working on."""
-        rows = self._read("SELECT * FROM leases WHERE owner != ?", self._owner)
-        return sum(not _is_over(*rest) for _, *rest in rows)
+        return self._leases.elsewhere()
 
     def release(self, key: str | None = None) -> None:
         """Give up one claim, or all of ours."""
-        with self._transaction() as index:
-            if key is None:
-                index.execute("DELETE FROM leases WHERE owner = ?", (self._owner,))
-            else:
-                index.execute("DELETE FROM leases WHERE owner = ? AND key = ?", (self._owner, key))
+        self._leases.release(key)
 
     # Failures
 
@@ -219,25 +185,23 @@ class Store:
         self.release(key)
         if self.has(key):
             return
-        with self._transaction() as index:
+        with self._index.transaction() as index:
             index.execute(
                 "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", (key, what, reason, time.time())
             )
 
     def failures(self, keys: Collection[str] | None = None) -> list[Failure]:
         """The runs (of these, if given) that could not be done, the latest last."""
-        rows = self._read("SELECT key, what, reason FROM failures ORDER BY seen")
+        rows = self._index.read("SELECT key, what, reason FROM failures ORDER BY seen")
         return [row for row in rows if keys is None or row[0] in keys]
 
     # Exchange
 
     def export(self, path: str | Path) -> int:
         """Write all finished runs as JSON lines, to be committed or merged; give their number."""
-        lines = [
-            json.dumps(seal(r.key, r.to_dict()), sort_keys=True, ensure_ascii=False) for r in self.records()
-        ]
-        write_text(path, "".join(f"{line}\n" for line in lines))
-        return len(lines)
+        records = self.records()
+        write_exported(path, records)
+        return len(records)
 
     def take_in(self, path: str | Path) -> tuple[int, int, int]:
         """Read exported runs: how many were new, here already (and stayed), and of these how many with other scores.
@@ -245,11 +209,11 @@ class Store:
         Raises:
             GradPivotError: naming the line that cannot be read; nothing of the file is taken then.
         """
-        records = list({record.key: record for record in _exported(Path(path))}.values())
+        records = list({record.key: record for record in read_exported(Path(path))}.values())
         here = {record.key: self.get(record.key) for record in records}
         new = [record for record in records if here[record.key] is None]
         stamped = [(record, self._records.put(record.key, record.to_dict())) for record in new]
-        with self._transaction() as index:
+        with self._index.transaction() as index:
             for record, stamp in stamped:
                 _remember(index, record, stamp)
         known = [(mine, record) for record in records if (mine := here[record.key]) is not None]
@@ -257,13 +221,12 @@ class Store:
 
     def close(self) -> None:
         """Give up our claims and close the index."""
-        with self._lock:
-            try:
-                self.release()
-            finally:
-                self._index.close()
+        try:
+            self.release()
+        finally:
+            self._index.close()
 
-    # The folder and its index
+    # The folder
 
     def _open(self, create: bool) -> str:
         path = self.folder / "store.json"
@@ -286,42 +249,6 @@ class Store:
             raise GradPivotError(f"{self.folder} has the schema {schema!r}; this version reads {SCHEMA!r}")
         return identity
 
-    def _connect(self) -> sqlite3.Connection:
-        """The index; one that is damaged is thrown away and made anew, one that cannot be written is kept in memory."""
-        path = self.folder / "index.sqlite"
-        try:
-            return _opened(path)
-        except sqlite3.OperationalError as error:
-            if os.access(self.folder, os.W_OK):
-                raise _as_disk_error(error, path) from error
-            return _opened(Path(":memory:"))
-        except sqlite3.DatabaseError:
-            for ending in ("", "-wal", "-shm"):
-                Path(f"{path}{ending}").unlink(missing_ok=True)
-            return _opened(path)
-
-    def _read(self, query: str, *values: Any) -> list[Any]:
-        with self._lock:
-            try:
-                return self._index.execute(query, values).fetchall()
-            except sqlite3.DatabaseError as error:
-                raise _as_disk_error(error, self.folder / "index.sqlite") from error
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, one writer at a time, over processes and threads."""
-        with self._lock:
-            try:
-                self._index.execute("BEGIN IMMEDIATE")
-                yield self._index
-                self._index.execute("COMMIT")
-            except BaseException as error:
-                if self._index.in_transaction:
-                    self._index.execute("ROLLBACK")
-                if isinstance(error, sqlite3.DatabaseError):
-                    raise _as_disk_error(error, self.folder / "index.sqlite") from error
-                raise
-
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
@@ -333,36 +260,6 @@ def _no_collection() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    # Autocommit mode: transactions are ours. Other processes' writes are waited for.
-    index = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-    try:
-        _switch_to_wal(index)
-        # The files are the truth: after a power cut the index may lose its last lines, and finds them again.
-        index.execute("PRAGMA synchronous = NORMAL")
-        index.executescript(_TABLES)
-        # Damage further back would show only when somebody reads it; 100,000 runs take a third of a second.
-        if (told := index.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise sqlite3.DatabaseError(told)
-    except BaseException:
-        index.close()
-        raise
-    return index
-
-
-def _switch_to_wal(index: sqlite3.Connection) -> None:
-    """Several processes may read while one writes. SQLite does not wait by itself when two switch at once."""
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            index.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
 
 
 def _make_once(path: Path, text: str) -> None:
@@ -380,72 +277,6 @@ def _make_once(path: Path, text: str) -> None:
         mine.unlink(missing_ok=True)
 
 
-def _as_disk_error(error: sqlite3.DatabaseError, path: Path) -> Exception:
-    """SQLite's words for a full disk as the OSError that callers know."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        # SQLite calls a full disk an I/O error in some of its files.
-        full = code == sqlite3.SQLITE_FULL or shutil.disk_usage(path.parent).free < _PAGE_ROOM
-        number = errno.ENOSPC if full else errno.EIO
-        return OSError(number, os.strerror(number), str(path))
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return GradPivotError(f"another process holds the index {path} for too long; start the command again")
-    return GradPivotError(
-        f"the index {path} cannot be used ({error}); delete it, it is rebuilt from the runs"
-    )
-
-
 def _remember(index: sqlite3.Connection, record: Record, stamp: Stamp) -> None:
     row = json.dumps(record.without_history().to_dict())
     index.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", (record.key, *stamp, row))
-
-
-def _is_over(owner: str, host: str, pid: int, began: int, until: float) -> bool:
-    """Whether a claim has lapsed.
-
-    A process on this machine holds it as long as it lives, asleep or not; where that cannot be seen, on another machine
-    or without /proc, the heartbeat decides.
-    """
-    if began and host == socket.gethostname():
-        return _began(pid) != began
-    return time.time() > until
-
-
-def _began(pid: int) -> int | None:
-    """When a process began, in the kernel's ticks; None if it is gone, 0 where the system does not tell.
-
-    With the number it names a process for good: numbers come again, and one that was killed keeps its number until its
-    parent has looked (state Z).
-    """
-    try:
-        state, *rest = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except FileNotFoundError:
-        return None if Path("/proc/self/stat").exists() else 0
-    except OSError:
-        return None
-    return None if state == "Z" else int(rest[18])
-
-
-def _exported(path: Path) -> Iterator[Record]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise GradPivotError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise GradPivotError(
-            f"{path} is not text in UTF-8; give what 'gradpivot store export' wrote"
-        ) from None
-    # Not splitlines: a line separator may stand inside a text, and JSON leaves it as it is.
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            record = Record.from_dict(unsealed(json.loads(line)))
-            # The key becomes a file's name.
-            if not re.fullmatch(r"[0-9a-f]{8,64}", record.key):
-                raise ValueError(f"its key is {record.key!r}")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise GradPivotError(
-                f"{path}, line {number} is not an exported run ({error}); nothing was taken in"
-            ) from None
-        yield record

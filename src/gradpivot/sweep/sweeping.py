@@ -17,7 +17,8 @@ from gradpivot.frontier.record import Record
 from gradpivot.recipes.recipe import Recipe
 from gradpivot.sweep.cell import Cell, Setting, cells_of
 from gradpivot.sweep.job import Engine, Job, Outcome
-from gradpivot.sweep.store import LEASE_SECONDS, Store
+from gradpivot.sweep.leases import LEASE_SECONDS
+from gradpivot.sweep.store import Store
 
 __all__ = ["State", "Sweep"]
 
