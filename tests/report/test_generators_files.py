@@ -18,13 +18,13 @@ def test_every_format_is_written(tmp_path: Path) -> None:
     files = write_generators(made_sweep(), tmp_path / "new", title="Ours")
     names = [path.relative_to(tmp_path / "new").as_posix() for path in files]
     assert names == [
-        "generators.md", "generators.csv", "generators.json", "generators.html",
+        "generators.md", "generators.tex", "generators.csv", "generators.json", "generators.html",
         "figures/toy-ddpm-class-3-clean-protocol-samples.png",
         "figures/toy-ddpm-class-3-clean-protocol-samples-others.png",
     ]  # fmt: skip
     assert all(path.stat().st_size > 100 for path in files)
-    assert files[1].read_bytes().startswith(b"\xef\xbb\xbfproblem,")
-    assert "<h1>Ours</h1>" in files[3].read_text(encoding="utf-8")
+    assert files[2].read_bytes().startswith(b"\xef\xbb\xbfproblem,")
+    assert "<h1>Ours</h1>" in files[4].read_text(encoding="utf-8")
 
 
 def test_only_what_was_asked_for_and_from_a_comparison_too(tmp_path: Path) -> None:
@@ -40,8 +40,8 @@ def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_and_a_mix_of_records_are_refused(tmp_path: Path, record: Any) -> None:
-    with pytest.raises(GradPivotError, match="cannot write generators as 'latex'"):
-        write_generators(made_sweep(), tmp_path, ["latex"])
+    with pytest.raises(GradPivotError, match="cannot write generators as 'pdf'"):
+        write_generators(made_sweep(), tmp_path, ["pdf"])
     with pytest.raises(GradPivotError, match="compare them apart"):
         write_generators([*made_sweep(), record()], tmp_path)
     assert not list(tmp_path.iterdir())

@@ -14,17 +14,19 @@ from gradpivot.evaluate.generation_scores import Frechet
 from gradpivot.frontier.generator_tables import compare_generators
 from gradpivot.frontier.generators import Generators, generation
 from gradpivot.frontier.record import Record
+from gradpivot.report.generators_grids import generator_grids
 from gradpivot.report.generators_tables import (
     CSV_HEADS,
-    generator_grids,
     generators_console,
     generators_csv,
     generators_json,
+    generators_latex,
     generators_markdown,
 )
 from gradpivot.report.generators_wording import judged_words, sentences
-from gradpivot.report.standings_tables import Grid
+from gradpivot.report.grid import Grid
 from made_generators import FEATURES, cup, made_record, made_sweep
+from sound_latex import assert_sound
 
 AWKWARD = "=A|<i>*`B`"
 
@@ -180,6 +182,19 @@ def test_markdown_has_everything_and_escapes_names() -> None:
     assert "=A\\|&lt;i>\\*\\`B\\`" in text
     assert "### All runs" in text
     assert "- Diverged, counted as zeros" in text
+
+
+def test_latex_is_sound_and_escapes_names() -> None:
+    records = [replace(r, series=AWKWARD) if r.series == "SA" else r for r in made_sweep()]
+    text = generators_latex(compare_generators(records, notes=["Two runs failed."]))
+    assert_sound(text)
+    assert "=A\\textbar{}\\textless{}i\\textgreater{}*`B`" in text
+    assert text.count("Two runs failed.") == 1
+    assert "U+" not in text
+    series = text.partition(r"\end{table}")[0]
+    # Original and retrained model, a line, then the methods.
+    assert series.count(r"\midrule") == 2
+    assert series.index("Retrain &") < series.rindex(r"\midrule") < series.index("CUP &")
 
 
 def test_the_csv_is_tidy_and_cannot_be_a_formula() -> None:

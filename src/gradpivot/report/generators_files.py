@@ -11,7 +11,12 @@ from gradpivot.frontier.generators import Generators
 from gradpivot.frontier.record import Record
 from gradpivot.report.exports import Exports, spreadsheet
 from gradpivot.report.generators_page import write_generators_page
-from gradpivot.report.generators_tables import generators_csv, generators_json, generators_markdown
+from gradpivot.report.generators_tables import (
+    generators_csv,
+    generators_json,
+    generators_latex,
+    generators_markdown,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +34,7 @@ _EXPORTS = Exports[Generators](
     "generators",
     {
         "markdown": (".md", generators_markdown),
+        "latex": (".tex", generators_latex),
         "csv": (".csv", lambda generators: spreadsheet(generators_csv(generators))),
         "json": (".json", generators_json),
     },

@@ -6,7 +6,7 @@ original's, and all tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from gradpivot.atomic import replacing
 from gradpivot.evaluate.generation_scores import GenerationScores
 from gradpivot.frontier.generators import Generators, GeneratorSet, GeneratorTable, generation
 from gradpivot.frontier.record import Record
-from gradpivot.report.generators_tables import generator_grids
-from gradpivot.report.generators_wording import run_words, sentences
+from gradpivot.report.generators_grids import section
+from gradpivot.report.generators_wording import run_words
 from gradpivot.report.markup import filled_page, listing
 from gradpivot.report.samples import sheet_file
 from gradpivot.report.sections import grids_section, lead_section, size_words, table_options
@@ -34,6 +34,7 @@ def render_generators_page(generators: Generators, title: str = "Generators") ->
     data = generators_payload(generators)
     first = data["tables"][0]
     shown = first["sets"][0]
+    told = list(enumerate(map(section, generators.tables)))
     return filled_page(
         "generators",
         title,
@@ -44,10 +45,10 @@ def render_generators_page(generators: Generators, title: str = "Generators") ->
         sets="".join(
             f'<option value="{i}">{escape(s["name"])}</option>' for i, s in enumerate(first["sets"])
         ),
-        leads=_sections(generators, _lead),
+        leads="\n".join(lead_section(i, one) for i, one in told),
         run=_sheet("run", shown["points"][shown["start"]], first["forgotten"]),
         beside=_sheet("beside", first["models"].get(f"original {shown['seed']}"), first["forgotten"]),
-        tables=_sections(generators, _tables),
+        tables="\n".join(grids_section(i, one, "wide") for i, one in told),
     )
 
 
@@ -56,18 +57,6 @@ def write_generators_page(generators: Generators, path: str | Path, title: str =
     with replacing(path) as draft:
         draft.write_bytes(render_generators_page(generators, title).encode("utf-8", "replace"))
     return Path(path)
-
-
-def _sections(generators: Generators, make: Callable[[int, GeneratorTable], str]) -> str:
-    return "\n".join(make(i, table) for i, table in enumerate(generators.tables))
-
-
-def _lead(index: int, table: GeneratorTable) -> str:
-    return lead_section(index, table.title, sentences(table), table.notes)
-
-
-def _tables(index: int, table: GeneratorTable) -> str:
-    return grids_section(index, table.title, generator_grids(table), "wide")
 
 
 def _sheet(name: str, point: dict[str, Any] | None, forgotten: Sequence[int]) -> str:

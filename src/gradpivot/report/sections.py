@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 
+from gradpivot.report.grid import Grid, Section
 from gradpivot.report.markup import listing, sortable_table
-from gradpivot.report.standings_tables import Grid
 
 __all__ = ["grids_section", "lead_section", "size_words", "table_options"]
 
@@ -21,32 +21,31 @@ def table_options(titles: Iterable[str]) -> str:
     return "".join(f'<option value="{i}">{escape(title)}</option>' for i, title in enumerate(titles))
 
 
-def lead_section(index: int, title: str, sentences: Iterable[str], notes: Sequence[str]) -> str:
+def lead_section(index: int, section: Section) -> str:
     """Who leads in a table, and what is missing."""
-    items = "".join(f"<li>{escape(text)}</li>" for text in sentences)
+    items = "".join(f"<li>{escape(text)}</li>" for text in section.sentences)
     return (
-        f'<section data-table="{index}" aria-labelledby="lead-{index}"><h2 id="lead-{index}">{escape(title)}'
-        f'</h2><ul class="leads">{items}</ul>{listing(notes)}</section>'
+        f'<section data-table="{index}" aria-labelledby="lead-{index}"><h2 id="lead-{index}">{escape(section.title)}'
+        f'</h2><ul class="leads">{items}</ul>{listing(section.notes)}</section>'
     )
 
 
-def grids_section(index: int, title: str, grids: Sequence[Grid], style: str = "") -> str:
+def grids_section(index: int, section: Section, style: str = "") -> str:
     """A table's first grid open, the others folded.
 
     Args:
         index: Which table of the page it is.
-        title: The table's, for those who hear the page.
-        grids: What to show.
+        section: What to show.
         style: More style names for every grid.
     """
-    first, *rest = grids
+    first, *rest = section.grids
     folded = "".join(
         f"<details><summary>{escape(grid.title)}</summary>{_grid(index, grid, style)}</details>"
         for grid in rest
     )
     return (
         f'<section data-table="{index}" aria-labelledby="tables-{index}"><h2 id="tables-{index}">'
-        f'{escape(first.title)}<span class="unseen">: {escape(title)}</span></h2>'
+        f'{escape(first.title)}<span class="unseen">: {escape(section.title)}</span></h2>'
         f"{_grid(index, first, style)}{folded}</section>"
     )
 

@@ -7,7 +7,7 @@ tables, means and steps always rest on all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from gradpivot.frontier.dial import Dial
 from gradpivot.frontier.estimate import Estimate
 from gradpivot.frontier.series import forget_words
 from gradpivot.frontier.standings import Standings, Table
+from gradpivot.report.grid import Section
 from gradpivot.report.markup import filled_page, listing
 from gradpivot.report.sections import grids_section, lead_section, size_words, table_options
+from gradpivot.report.standings_grids import section
 from gradpivot.report.standings_plane import Cloud, cloud, common_front, table_clouds, view_box
-from gradpivot.report.standings_tables import grids
-from gradpivot.report.standings_wording import others, sentences
+from gradpivot.report.standings_wording import others
 from gradpivot.report.wording import MISSING, gap_kind
 
 __all__ = ["render_standings_page", "standings_html", "standings_payload", "write_standings_page"]
@@ -34,6 +35,7 @@ MOST_IN_ALL = 16_000
 
 def render_standings_page(standings: Standings, title: str = "Standings") -> str:
     """The whole page as text."""
+    told = _told(standings)
     return filled_page(
         "standings",
         title,
@@ -41,8 +43,8 @@ def render_standings_page(standings: Standings, title: str = "Standings") -> str
         size=size_words(standings.records, len(standings.tables)),
         notes=listing(standings.notes),
         options=table_options(table.title for table in standings.tables),
-        leads=_sections(standings, _lead),
-        tables=_sections(standings, _tables),
+        leads="\n".join(lead_section(i, one) for i, one in told),
+        tables="\n".join(grids_section(i, one) for i, one in told),
     )
 
 
@@ -55,20 +57,12 @@ def write_standings_page(standings: Standings, path: str | Path, title: str = "S
 
 def standings_html(standings: Standings) -> str:
     """The words and tables without page, charts or script, to be put into another document."""
-    parts = [_lead(i, table) + _tables(i, table) for i, table in enumerate(standings.tables)]
+    parts = [lead_section(i, one) + grids_section(i, one) for i, one in _told(standings)]
     return "\n".join([listing(standings.notes), *parts] if standings.notes else parts) + "\n"
 
 
-def _sections(standings: Standings, make: Callable[[int, Table], str]) -> str:
-    return "\n".join(make(i, table) for i, table in enumerate(standings.tables))
-
-
-def _lead(index: int, table: Table) -> str:
-    return lead_section(index, table.title, sentences(table), table.notes)
-
-
-def _tables(index: int, table: Table) -> str:
-    return grids_section(index, table.title, grids(table))
+def _told(standings: Standings) -> list[tuple[int, Section]]:
+    return list(enumerate(map(section, standings.tables)))
 
 
 def standings_payload(standings: Standings) -> dict[str, Any]:
