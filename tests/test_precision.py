@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from gradpivot import CUP, GA, ForgetSplit, precision, unlearn
-from gradpivot.backward import gradient_of
 from gradpivot.errors import GradPivotError
+from gradpivot.gradient import gradient_of
 from gradpivot.loop import Loop
 from gradpivot.precision import Passes, evaluating
 from gradpivot.run import run_method

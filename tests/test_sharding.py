@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import replicas
-from gradpivot.backward import gradient_of
 from gradpivot.geometry import gram_of
+from gradpivot.gradient import gradient_of
 from gradpivot.sharding import anywhere, gram_over_shards, is_sharded, local, shaped_like_shard
 
 WAYS = ("functions", "tensors", "accumulated", "zeros", "mesh (2, 1)", "mesh (1, 2)")

@@ -19,12 +19,13 @@ from gradpivot.version import __version__
 if TYPE_CHECKING:
     from gradpivot import geometry
     from gradpivot.api import Trace, score, trace, unlearn
-    from gradpivot.backward import Pivot, PivotStep
+    from gradpivot.backward import Pivot
     from gradpivot.control.controller import Targeted
     from gradpivot.data.split import ForgetSplit
     from gradpivot.errors import GradPivotError
     from gradpivot.evaluate.scores import Scores
     from gradpivot.frontier.frontier import Frontier
+    from gradpivot.geometry.step import PivotStep
     from gradpivot.methods import list_methods
     from gradpivot.methods.be import BE
     from gradpivot.methods.bs import BS
@@ -93,7 +94,7 @@ _HOMES = {
     "IU": "methods.iu",
     "PCGrad": "methods.pcgrad",
     "Pivot": "backward",
-    "PivotStep": "backward",
+    "PivotStep": "geometry.step",
     "RL": "methods.rl",
     "Result": "run",
     "Retrain": "methods.retrain",

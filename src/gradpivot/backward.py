@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,22 +17,15 @@ from torch import Tensor
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.geometry.combination import combine
 from gradpivot.geometry.gramian import Gram
-from gradpivot.geometry.pivot import Case, PivotWeighting, case_of, check_gamma
-from gradpivot.geometry.weighting import Weighting, Weights
+from gradpivot.geometry.pivot import PivotWeighting, check_gamma
+from gradpivot.geometry.step import PivotStep, describe, limited
+from gradpivot.geometry.weighting import Weighting
+from gradpivot.gradient import Loss, apply_mask, gradient_of, trainable_masks
 from gradpivot.parallel import Gradient
-from gradpivot.sharding import (
-    anywhere,
-    gram_over_shards,
-    is_sharded,
-    local,
-    refuse_partly_sharded,
-    refusing_gathered,
-    shaped_like_shard,
-)
+from gradpivot.sharding import anywhere, gram_over_shards, local, shaped_like_shard
 
-__all__ = ["Pivot", "PivotStep", "gradient_of"]
+__all__ = ["Pivot"]
 
-Loss = Tensor | Callable[[], Tensor]
 Gamma = float | Callable[[int], float]
 
 
@@ -47,48 +39,6 @@ class Scaler(Protocol):
     def get_scale(self) -> float:
         """The current scale."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class PivotStep:
-    """What one backward pass found and wrote.
-
-    Attributes:
-        gamma: The γ in force, or None under another weighting.
-        cosine: cos α between the two gradients; NaN if one of them vanishes.
-        phi: φ = π − α, the angle between the two anchors in radians; NaN likewise.
-        forget_weight: a of the written gradient a·f + b·r, length limit included.
-        retain_weight: b of it.
-        forget_norm: ‖f‖.
-        retain_norm: ‖r‖.
-        step_norm: ‖a·f + b·r‖ as written.
-        conflict: Whether the gradients conflict (cos α < 0).
-        pareto_stationary: Whether no conflict-free descent direction exists; opposed gradients then leave
-            ``.grad`` at zero.
-        case: Which rule was followed.
-        overflow: Whether a scaled gradient overflowed, so that the GradScaler will skip this step.
-    """
-
-    gamma: float | None
-    cosine: float
-    phi: float
-    forget_weight: float
-    retain_weight: float
-    forget_norm: float
-    retain_norm: float
-    step_norm: float
-    conflict: bool
-    pareto_stationary: bool
-    case: Case | None
-    overflow: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-able dictionary; None where a number is not defined."""
-        numbers = {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in asdict(self).items()
-        }
-        return {**numbers, "case": self.case.value if self.case else None}
 
 
 class Pivot:
@@ -268,87 +218,6 @@ class Pivot:
         )  # fmt: skip
 
 
-def gradient_of(loss: Loss, parameters: Sequence[Tensor]) -> Gradient:
-    """∂loss/∂parameters, None where the loss does not reach; frees the loss's graph.
-
-    Args:
-        loss: A scalar tensor or a function that returns one.
-        parameters: Tensors that require gradients. If they are sharded, all that the loss reaches.
-
-    Raises:
-        GradPivotError: if the loss is no scalar, reaches no parameter, or its graph is already used up.
-    """
-    value = loss() if callable(loss) else loss
-    if not isinstance(value, Tensor):
-        raise GradPivotError(f"a loss is a {type(value).__name__}; give the tensor it was, without .item()")
-    if value.numel() != 1:
-        raise GradPivotError(f"a loss has the shape {tuple(value.shape)}; reduce it to one number (mean)")
-    if not value.requires_grad:
-        raise GradPivotError(
-            "a loss does not depend on any parameter; was it computed under torch.no_grad() or detached?"
-        )
-    gradients = _accumulated_gradient(value, parameters)
-    if all(g is None for g in gradients):
-        raise GradPivotError("a loss reaches none of the parameters; is it computed from another model?")
-    if any(g is not None and g.is_sparse for g in gradients):
-        raise GradPivotError("sparse gradients cannot be pivoted; build the embedding with sparse=False")
-    return gradients
-
-
-def _accumulated_gradient(loss: Tensor, parameters: Sequence[Tensor]) -> Gradient:
-    """The gradient by way of ``.grad``, which is then as it was.
-
-    What :func:`torch.autograd.grad` returns may be an expanded tensor or one that several parameters share, and
-    writing into it would corrupt the others; what lands in ``.grad`` is always the parameter's own memory.
-    """
-    # The weights in a sharded model's graph are gathered copies: naming the shards as inputs would find nothing.
-    inputs = None if refuse_partly_sharded(parameters) else list(parameters)
-    existing = [p.grad for p in parameters]
-    for parameter in parameters:
-        parameter.grad = None
-    try:
-        with refusing_gathered(parameters):
-            loss.backward(inputs=inputs)  # type: ignore[no-untyped-call]
-        return [p.grad for p in parameters]
-    except RuntimeError as error:
-        if "second time" not in str(error):
-            raise
-        raise GradPivotError(
-            "the two losses share one graph; compute each from a forward pass of its own "
-            "(model(forget_x) and model(retain_x)), or pass functions that do"
-        ) from None
-    finally:
-        for parameter, gradient in zip(parameters, existing, strict=True):
-            parameter.grad = gradient
-
-
-def limited(weights: Weights, gram: Gram, max_norm: float | None) -> tuple[Weights, float]:
-    """The weights shortened so that ‖a·f + b·r‖ ≤ ``max_norm``, and the length they then have."""
-    norm = gram.norm_of(*weights)
-    if max_norm is None or norm <= max_norm:
-        return weights, norm
-    return weights.scaled(max_norm / norm), max_norm
-
-
-def describe(gram: Gram, weights: Weights, norm: float, gamma: float | None = None) -> PivotStep:
-    """What a step with these weights is, in words and angles."""
-    cosine = gram.cosine
-    case = case_of(gram)
-    return PivotStep(
-        gamma=gamma,
-        cosine=cosine,
-        phi=math.atan2(math.sqrt((1 - cosine) * (1 + cosine)), -cosine),
-        forget_weight=weights.forget,
-        retain_weight=weights.retain,
-        forget_norm=gram.forget_norm,
-        retain_norm=gram.retain_norm,
-        step_norm=norm,
-        conflict=cosine < 0,
-        pareto_stationary=case.is_stationary,
-        case=case,
-    )
-
-
 def _trainable(parameters: Iterable[Tensor]) -> list[Tensor]:
     wanted = [p for p in _listed(parameters) if p.requires_grad]
     if not wanted:
@@ -376,34 +245,6 @@ def _listed(parameters: Iterable[Tensor]) -> list[Tensor]:
             kind = "complex" if parameter.is_complex() else "computed from others"
             raise GradPivotError(f"a parameter is {kind}; only real leaf tensors can be pivoted")
     return listed
-
-
-def trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> list[Tensor | None]:
-    """The masks of those parameters that require gradients.
-
-    Raises:
-        GradPivotError: unless there is one mask of the same shape, or None, for each parameter.
-    """
-    masks = list(mask)
-    if len(masks) != len(parameters):
-        raise GradPivotError(f"there are {len(masks)} masks for {len(parameters)} parameters; give one each")
-    for m, p in zip(masks, parameters, strict=True):
-        if m is not None and m.shape != p.shape:
-            raise GradPivotError(
-                f"a mask has the shape {tuple(m.shape)}, its parameter {tuple(p.shape)}; they must be equal"
-            )
-        if m is not None and is_sharded(m) != is_sharded(p):
-            raise GradPivotError(
-                "a mask must be sharded as its parameter is: distribute_tensor(mask, p.device_mesh, p.placements)"
-            )
-    return [m for m, p in zip(masks, parameters, strict=True) if p.requires_grad]
-
-
-def apply_mask(gradients: Gradient, masks: Sequence[Tensor | None]) -> None:
-    """Zero the gradients where their mask is zero; a NaN stays one, so that it is still seen."""
-    for gradient, mask in zip(gradients, masks, strict=True):
-        if gradient is not None and mask is not None:
-            gradient.mul_(mask.to(gradient.dtype))
 
 
 def _refuse_existing(parameters: Sequence[Tensor]) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradpivot.backward import gradient_of
 from gradpivot.errors import GradPivotError
+from gradpivot.gradient import gradient_of
 from gradpivot.parallel import Gradient, Replicas
 from gradpivot.randomness import rewinder
 

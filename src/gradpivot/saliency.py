@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from gradpivot.backward import gradient_of
 from gradpivot.errors import GradPivotError, NonFiniteError
+from gradpivot.gradient import gradient_of
 
 if TYPE_CHECKING:
     from gradpivot.tasks.task import Task

@@ -25,7 +25,7 @@ from scipy.stats import beta, norm
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
-from gradpivot.evaluate import membership
+from gradpivot.evaluate import membership, svc
 from gradpivot.evaluate.membership import (
     DETERMINED,
     attack_auc,
@@ -172,10 +172,10 @@ def test_the_limit_counts_members_and_nonmembers(monkeypatch: pytest.MonkeyPatch
         raise AssertionError("wrong route")
 
     low, high = np.linspace(0, 0.5, 2000), np.linspace(0.4, 1, 2000)
-    monkeypatch.setattr(membership, "_exact", refuse)
+    monkeypatch.setattr(membership, "fit_all", refuse)
     svc_attack(high, low, low)
     monkeypatch.undo()
-    monkeypatch.setattr(membership, "_merged", refuse)
+    monkeypatch.setattr(membership, "fit_merged", refuse)
     svc_attack(high[1:], low, low)
     svc_attack(high, low, low, exact_below=4001)
 
@@ -254,7 +254,7 @@ def test_merged_svc_is_exact_where_confidences_are_equal() -> None:
 
 def test_features_reproduce_the_kernel() -> None:
     points = np.linspace(0, 1, 201)
-    features = membership._features(points)
+    features = svc._features(points)
     kernel = np.exp(-((points[:, None] - points) ** 2))
     np.testing.assert_allclose(features @ features.T, kernel, rtol=0, atol=2e-15)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.backward import describe
+from gradpivot.geometry.step import describe
 
 if TYPE_CHECKING:
     from gradpivot.geometry.weighting import Weights

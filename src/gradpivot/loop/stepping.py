@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpivot.backward import apply_mask, limited, trainable_masks
 from gradpivot.data.loader import Loader
 from gradpivot.data.order import batch_count, cut
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry.correction import correction
 from gradpivot.geometry.gramian import gram_of
+from gradpivot.geometry.step import limited
 from gradpivot.geometry.weighting import Weights
+from gradpivot.gradient import apply_mask, trainable_masks
 from gradpivot.loop.combined import Combined
 from gradpivot.loop.gradients import Gradients, Loss, LossesOfStep, mean_gradient
 from gradpivot.loop.history import History, row_of

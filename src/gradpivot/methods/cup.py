@@ -90,7 +90,7 @@ class CUP(ForgettingDescent):
 
     def _to_degree(self, model: nn.Module, task: GradualTask, split: ForgetSplit, loop: Loop) -> None:
         """Turn by feedback, look whether the step did what it should, and land on what was asked for."""
-        from gradpivot.backward import limited
+        from gradpivot.geometry.step import limited
         from gradpivot.landing import Landing
         from gradpivot.loop import finite
         from gradpivot.tasks.task import meaning_of

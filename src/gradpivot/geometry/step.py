@@ -1,0 +1,82 @@
+"""What a step with two weights is, in words and angles."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gradpivot.geometry.gramian import Gram
+from gradpivot.geometry.pivot import Case, case_of
+from gradpivot.geometry.weighting import Weights
+
+__all__ = ["PivotStep", "describe", "limited"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PivotStep:
+    """What one backward pass found and wrote.
+
+    Attributes:
+        gamma: The γ in force, or None under another weighting.
+        cosine: cos α between the two gradients; NaN if one of them vanishes.
+        phi: φ = π − α, the angle between the two anchors in radians; NaN likewise.
+        forget_weight: a of the written gradient a·f + b·r, length limit included.
+        retain_weight: b of it.
+        forget_norm: ‖f‖.
+        retain_norm: ‖r‖.
+        step_norm: ‖a·f + b·r‖ as written.
+        conflict: Whether the gradients conflict (cos α < 0).
+        pareto_stationary: Whether no conflict-free descent direction exists; opposed gradients then leave
+            ``.grad`` at zero.
+        case: Which rule was followed.
+        overflow: Whether a scaled gradient overflowed, so that the GradScaler will skip this step.
+    """
+
+    gamma: float | None
+    cosine: float
+    phi: float
+    forget_weight: float
+    retain_weight: float
+    forget_norm: float
+    retain_norm: float
+    step_norm: float
+    conflict: bool
+    pareto_stationary: bool
+    case: Case | None
+    overflow: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary; None where a number is not defined."""
+        numbers = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
+        return {**numbers, "case": self.case.value if self.case else None}
+
+
+def describe(gram: Gram, weights: Weights, norm: float, gamma: float | None = None) -> PivotStep:
+    """What a step with these weights is, in words and angles."""
+    cosine = gram.cosine
+    case = case_of(gram)
+    return PivotStep(
+        gamma=gamma,
+        cosine=cosine,
+        phi=math.atan2(math.sqrt((1 - cosine) * (1 + cosine)), -cosine),
+        forget_weight=weights.forget,
+        retain_weight=weights.retain,
+        forget_norm=gram.forget_norm,
+        retain_norm=gram.retain_norm,
+        step_norm=norm,
+        conflict=cosine < 0,
+        pareto_stationary=case.is_stationary,
+        case=case,
+    )
+
+
+def limited(weights: Weights, gram: Gram, max_norm: float | None) -> tuple[Weights, float]:
+    """The weights shortened so that ‖a·f + b·r‖ ≤ ``max_norm``, and the length they then have."""
+    norm = gram.norm_of(*weights)
+    if max_norm is None or norm <= max_norm:
+        return weights, norm
+    return weights.scaled(max_norm / norm), max_norm
