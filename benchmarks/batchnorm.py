@@ -27,9 +27,8 @@ from gradpivot.evaluate.scores import METRICS, Scores
 from gradpivot.methods.retrain import Retrain
 from gradpivot.normalisation import POLICIES
 from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import run_method
+from gradpivot.run import Running, run_method
 from gradpivot.sweep.original import train_original
-from gradpivot.tasks.classification import Classification
 from gradpivot.weights import load_weights
 
 
@@ -73,7 +72,7 @@ def original_of(problem: Problem, weights: Path | None, split: ForgetSplit, seed
 
 def measured(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     problem = find_problem(chosen.problem) if chosen.problem else digits()
-    task, (train, test) = problem.task or Classification(), problem.load()
+    task, (train, test) = problem.task, problem.load()
     settings = {**problem.settings, **dict(map(setting, chosen.set))}
     rows: dict[tuple[str, float | None], list[Scores]] = {}
     for seed in range(chosen.seeds):
@@ -87,9 +86,16 @@ def measured(chosen: argparse.Namespace) -> list[dict[str, Any]]:
                 for gamma in chosen.gammas:
                     method = CUP(**{**settings, "gamma": gamma, "batchnorm": policy})
                     result = run_method(
-                        model, split, method, seed=seed, task=task, factory=problem.model,
-                        retain_scored=problem.retain_scored,
-                    )  # fmt: skip
+                        model,
+                        split,
+                        method,
+                        Running(
+                            seed=seed,
+                            task=task,
+                            factory=problem.model,
+                            retain_scored=problem.retain_scored,
+                        ),
+                    )
                     rows.setdefault((policy, gamma), []).append(result.scores)
     return [
         {"policy": policy, "gamma": gamma, "runs": len(scores)}

@@ -32,7 +32,6 @@ from gradpivot.loop import Loop
 from gradpivot.recipes.problem import Problem, find_problem
 from gradpivot.recipes.recipe import filled
 from gradpivot.segment import Segment
-from gradpivot.tasks.classification import Classification
 from gradpivot.training import everything, train_model
 from gradpivot.weights import load_weights
 
@@ -127,7 +126,7 @@ def main() -> int:
     chosen = options.parse_args()
     torch.set_num_threads(1)
     problem = find_problem(chosen.problem)
-    task = problem.task or Classification()
+    task = problem.task
     method = filled(CUP(), problem.settings)
     landed, judged = [], []
     for seed in range(chosen.seeds):

@@ -232,7 +232,7 @@ def expected(tmp_path_factory) -> dict[tuple[object, ...], object]:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.evaluate.evaluation import evaluate
     from gradpivot.recipes.problem import find_problem
-    from gradpivot.run import run_method
+    from gradpivot.run import Running, run_method
     from gradpivot.sweep.original import train_original
 
     lab = Lab(tmp_path_factory.mktemp("plain"))
@@ -249,7 +249,9 @@ def expected(tmp_path_factory) -> dict[tuple[object, ...], object]:
         runs = {"Retrain": [problem.training]} | {s.name: list(s.methods) for s in lab.recipe.series}
         for name, methods in runs.items():
             for method in methods:
-                result = run_method(original, split, method, seed=0, task=problem.task, factory=problem.model)
+                result = run_method(
+                    original, split, method, Running(task=problem.task, factory=problem.model)
+                )
                 told = json.dumps(method.to_dict(), sort_keys=True)
                 scores[name, str(forgotten), told] = result.scores
     return scores

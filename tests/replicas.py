@@ -45,7 +45,7 @@ from gradpivot.geometry.weighting import Weights
 from gradpivot.loop import Loop
 from gradpivot.methods import list_methods, make_method, method_class
 from gradpivot.parallel import Replicas
-from gradpivot.run import run_method
+from gradpivot.run import Running, run_method
 from gradpivot.testing import blobs, trained
 
 PATIENCE = 240
@@ -200,7 +200,7 @@ LONG = CUP(epochs=3, lr=LR, batch_size=6, optimizer="adam")
 def interrupted(path: Path) -> None:
     """A checkpoint of a run that was stopped after three steps."""
     try:
-        run_method(mlp(), split(), LONG, task=Stops(), checkpoint=path, checkpoint_seconds=0)
+        run_method(mlp(), split(), LONG, Running(task=Stops(), checkpoint=path, checkpoint_seconds=0))
     except KeyboardInterrupt:
         return
     raise AssertionError("the run was not stopped")

@@ -11,7 +11,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.gradient import gradient_of
 from gradpivot.loop import Loop
 from gradpivot.precision import Passes, evaluating
-from gradpivot.run import run_method
+from gradpivot.run import Running, run_method
 from gradpivot.tasks.classification import Classification
 from gradpivot.testing import blobs, trained
 from gradpivot.testing.problems import TinyNet
@@ -139,7 +139,9 @@ def test_a_checkpoint_of_another_precision_is_refused(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_method(trained(), split(), GA(epochs=2), progress=stop, checkpoint=path, checkpoint_seconds=0)
+        run_method(
+            trained(), split(), GA(epochs=2), Running(progress=stop, checkpoint=path, checkpoint_seconds=0)
+        )
     with pytest.raises(GradPivotError, match="belongs to another run"):
         unlearn(trained(), split(), GA(epochs=2), precision="bfloat16", checkpoint=path)
 

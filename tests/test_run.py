@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gradpivot import GA
+from gradpivot import GA, trace
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
 from gradpivot.parallel import Replicas
@@ -15,14 +15,13 @@ from gradpivot.testing import MethodContract, trained
 
 
 def test_what_is_left_open_is_the_usual():
-    running = Running.of({"task": None, "replicas": None, "checkpoint": None, "seed": 3})
+    running = Running.of(task=None, replicas=None, seed=3)
     assert isinstance(running.task, Classification)
     assert running == Running(seed=3, task=running.task)
     own = Classification()
-    given = Running.of({"task": own, "replicas": Replicas(1, 2), "checkpoint": "some/file.pt"})
+    given = Running.of(task=own, replicas=Replicas(1, 2))
     assert given.task is own
     assert given.replicas == Replicas(1, 2)
-    assert given.checkpoint == Path("some/file.pt")
 
 
 def test_its_loop_has_every_setting_that_they_share():
@@ -48,6 +47,6 @@ def test_its_loop_has_every_setting_that_they_share():
 def test_what_is_no_setting_or_no_seed_is_refused():
     split = MethodContract().split()
     with pytest.raises(TypeError, match="sed"):
-        run_method(trained(), split, GA(epochs=1), sed=1)
+        trace(trained(), split, GA(epochs=1), values=[0.1], sed=1)
     with pytest.raises(GradPivotError, match="the seed is None"):
-        run_method(trained(), split, GA(epochs=1), seed=None)
+        run_method(trained(), split, GA(epochs=1), Running(seed=None))

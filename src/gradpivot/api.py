@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from gradpivot.control.choice import Choice, recommend
 from gradpivot.control.continuation import POINTS, Cost, continuation
@@ -22,7 +22,7 @@ from gradpivot.loop import Progress
 from gradpivot.methods.cup import CUP
 from gradpivot.methods.method import Method
 from gradpivot.parallel import Replicas
-from gradpivot.run import Result, run_method
+from gradpivot.run import Options, Result, Running, run_method
 from gradpivot.tasks.classification import Classification
 
 if TYPE_CHECKING:
@@ -90,21 +90,21 @@ def unlearn(
     method = CUP() if method is None else method
     targets = None if until is None and keep is None else Targets.read(until, keep)
     with _progress(progress, getattr(method, "title", "")) as report:
-        options: dict[str, Any] = {
-            "seed": seed,
-            "task": task,
-            "factory": factory,
-            "workers": workers,
-            "progress": report,
-            "checkpoint": checkpoint,
-            "retain_scored": retain_scored,
-            "precision": precision,
-            "compile": compile,
-            "replicas": replicas,
-        }
+        running = Running(
+            seed=seed,
+            task=task or Classification(),
+            factory=factory,
+            workers=workers,
+            progress=report,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+            retain_scored=retain_scored,
+            precision=precision,
+            compile=compile,
+            replicas=replicas or Replicas.current(),
+        )
         if targets is not None:
-            return unlearn_until(model, split, method, targets, **options)
-        return run_method(model, split, method, **options)
+            return unlearn_until(model, split, method, targets, running)
+        return run_method(model, split, method, running)
 
 
 def score(
@@ -204,7 +204,7 @@ def trace(
     quick: bool = False,
     points: int | None = None,
     progress: bool = False,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Trace:
     """Run a method over its knob and gather the frontier; or, with ``quick``, run CUP once and score the line to it.
 
@@ -234,18 +234,17 @@ def trace(
             if quick
             else "points was given without quick=True; name the settings by gammas=… or values=…"
         )
-    passes: dict[str, Any] = {name: options.get(name) for name in ("task", "retain_scored", "replicas")}
-    passes["workers"] = options.get("workers", 0)
+    running = Running.of(**options)
     found: dict[str, Any]
     with _progress(progress, f"{method.title} over {method.knob}") as report:
         if quick:
             line = continuation(
-                model, split, method, points=POINTS if points is None else points, progress=report, **options
+                model, split, method, running, points=POINTS if points is None else points, progress=report
             )
             found = line._asdict()
         else:
-            found = {"results": _runs(model, split, over_knob(method, gammas, values), report, options)}
-            found["original"] = score(model, split, **passes)
+            found = {"results": _runs(model, split, over_knob(method, gammas, values), running, report)}
+            found["original"] = evaluate(model, split, running.task, **running.looking)
     shares = found.get("shares", ())
     return Trace(
         name=method.title,
@@ -255,7 +254,7 @@ def trace(
         reference=reference.scores if isinstance(reference, Result) else reference,
         kind=split.kind,
         problem=split.facts(),
-        recommended=partial(recommend, model, split, **passes),
+        recommended=partial(recommend, model, split, task=running.task, **running.looking),
         **found,
     )
 
@@ -264,12 +263,12 @@ def _runs(
     model: nn.Module,
     split: ForgetSplit,
     methods: list[Method],
+    running: Running,
     report: Progress | None,
-    options: Mapping[str, Any],
 ) -> tuple[Result, ...]:
     results = []
     for number, chosen in enumerate(methods, 1):
-        results.append(run_method(model, split, chosen, **options))
+        results.append(run_method(model, split, chosen, running))
         if report:
             report(number, len(methods))
     return tuple(results)

@@ -6,10 +6,10 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from torch import nn
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["Result", "Running", "check_run", "run_key", "run_method"]
+__all__ = ["Options", "Result", "Running", "check_run", "run_key", "run_method"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +100,19 @@ def run_key(
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
+class Options(TypedDict, total=False):
+    """What people may say of how runs are computed; what they leave out, or say None for, is as usual."""
+
+    seed: int
+    task: Task | None
+    factory: Callable[[], nn.Module] | None
+    workers: int
+    retain_scored: int | None
+    precision: str
+    compile: bool
+    replicas: Replicas | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Running:
     """How a run is computed, whatever the method: what a plain run and a search for a target share.
@@ -133,12 +146,12 @@ class Running:
     replicas: Replicas = field(default_factory=Replicas.current)
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Running:
-        """From what people give: a task or replicas of None are the usual ones, and a checkpoint may be a string."""
-        usual = [name for name in ("task", "replicas") if settings.get(name) is None]
-        given = {name: value for name, value in settings.items() if name not in usual}
-        if given.get("checkpoint") is not None:
-            given["checkpoint"] = Path(given["checkpoint"])
+    def of(cls, **options: Unpack[Options]) -> Running:
+        """From what people give: a task or replicas of None are the usual ones."""
+        given: dict[str, Any] = dict(options)
+        for name in ("task", "replicas"):
+            if given.get(name, ...) is None:
+                del given[name]
         return cls(**given)
 
     def key(self, split: ForgetSplit, method: Method, model: nn.Module) -> str:
@@ -178,16 +191,18 @@ class Running:
         }
 
 
-def run_method(model: nn.Module, split: ForgetSplit, method: Method, **settings: Any) -> Result:
+def run_method(
+    model: nn.Module, split: ForgetSplit, method: Method, running: Running | None = None
+) -> Result:
     """Run one method and score what comes out.
 
     Args:
         model: The trained model; it is not changed.
         split: What to forget.
         method: How.
-        **settings: The fields of :class:`Running`.
+        running: How it is computed; as usual if not given.
     """
-    running = Running.of(settings)
+    running = running or Running()
     check_run(model, method, running.seed)
     loop = running.loop(running.checkpoint)
     outcome = loop.run(method, model, running.task, split, key=running.key(split, method, model))

@@ -29,7 +29,6 @@ from gradpivot.loop import Loop, Outcome, Progress
 from gradpivot.precision import evaluating
 from gradpivot.provenance import environment
 from gradpivot.randomness import derive, isolated
-from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.task import predicts
 from gradpivot.weights import constants
 
@@ -120,7 +119,7 @@ class FitToAll:
 def everything(problem: Problem) -> ForgetSplit:
     """A problem's data and their digest; what its first sample is called does not matter to training."""
     train, test = problem.load()
-    return ForgetSplit.by_index(train, test, [0], target=getattr(problem.task, "target_of", None))
+    return ForgetSplit.by_index(train, test, [0], target=problem.target)
 
 
 def train_model(
@@ -163,7 +162,7 @@ def train_model(
     if evaluate_every < 0:
         raise GradPivotError(f"evaluate_every is {evaluate_every}; give a number of epochs, or 0 for the end")
     recipe = recipe or problem.training
-    task = problem.task or Classification()
+    task = problem.task
     split = data or everything(problem)
     model = problem.model().to(device)
     facts = {

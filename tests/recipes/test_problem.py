@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from gradpivot.randomness import isolated
 from gradpivot.recipes.finding import list_recipes
 from gradpivot.recipes.problem import find_problem, list_problems
 from gradpivot.recipes.reading import load_recipe
+from gradpivot.tasks.classification import Classification
 
 FETCHED = [name for name in list_problems() if name not in ("digits", "toy")]
 GENERATORS = [name for name in FETCHED if name.endswith("-ddpm")]
@@ -86,3 +89,11 @@ def test_what_is_wrong_with_somebodys_problem_is_one_line(code, message, tmp_pat
 def test_names_that_lead_nowhere(name):
     with pytest.raises(GradPivotError, match="cannot load the problem"):
         find_problem(name)
+
+
+def test_only_another_task_reads_labels_its_own_way():
+    """Splits read the labels of pairs at once; a task's own way is sample by sample."""
+    made = find_problem("digits")
+    assert made.target is None
+    own = Classification(adapter=lambda sample: (sample[0], sample[1] + 1))
+    assert replace(made, task=own).target((None, 3)) == 4

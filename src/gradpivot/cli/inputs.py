@@ -98,7 +98,6 @@ def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
 
     from gradpivot.data.loader import Loader
     from gradpivot.randomness import isolated
-    from gradpivot.tasks.classification import Classification
     from gradpivot.tasks.task import predicts
 
     two = np.arange(min(2, len(split.train)))
@@ -106,7 +105,7 @@ def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
         model = problem.model().eval()
         batch = next(Loader(split.train, torch.device("cpu"), seed=0).batches([two], epoch=0))
         try:
-            task = problem.task or Classification()
+            task = problem.task
             (task.predict if predicts(task) else task.retain_loss)(model, batch)
         except GradPivotError:
             raise
@@ -143,7 +142,7 @@ def split_of(
 
     if sum(given is not None for given in (classes, fraction, indices)) != 1:
         raise GradPivotError("say what to forget: one of --classes 3, --fraction 0.1 or --indices FILE")
-    target = getattr(problem.task, "target_of", None)
+    target = problem.target
     train, test = problem.load()
     if classes is not None:
         return ForgetSplit.by_class(train, test, numbers_in(classes), target=target)

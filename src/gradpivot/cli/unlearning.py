@@ -140,7 +140,7 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
         unlearn_until,
     )
     from gradpivot.control.targets import Targets
-    from gradpivot.run import run_method
+    from gradpivot.run import Running, run_method
     from gradpivot.run_folder import refuse_used, write_run
 
     # What was typed wrong is told before anything is trained.
@@ -156,24 +156,24 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
     # torchrun ends the others by SIGTERM when one is lost: nobody has interrupted them, and the one that noticed tells.
     ending = terminating() if replicas.size == 1 else nullcontext()
     with ending, bar(method.title, wants_bars(chosen.json)) as report:
-        settings: dict[str, Any] = {
-            "seed": chosen.seed,
-            "task": problem.task,
-            "factory": problem.model,
-            "workers": chosen.workers,
-            "progress": report,
-            "checkpoint": checkpoint,
-            "keep_checkpoint": True,
-            "retain_scored": problem.retain_scored,
-            "precision": chosen.precision,
-            "compile": chosen.compile,
-            "replicas": replicas,
-        }
+        running = Running(
+            seed=chosen.seed,
+            task=problem.task,
+            factory=problem.model,
+            workers=chosen.workers,
+            progress=report,
+            checkpoint=checkpoint,
+            keep_checkpoint=True,
+            retain_scored=problem.retain_scored,
+            precision=chosen.precision,
+            compile=chosen.compile,
+            replicas=replicas,
+        )
         if targets is None:
-            result = run_method(model, split, method, **settings)
+            result = run_method(model, split, method, running)
         else:
             judged = examination_of(problem, split, chosen.out, device_of_process(kind), quiet=chosen.json)
-            result = unlearn_until(model, split, method, targets, examination=judged, **settings)
+            result = unlearn_until(model, split, method, targets, running, examination=judged)
     unmet = isinstance(result, Targeted) and not result.met
     status = DIVERGED if result.diverged else UNMET if unmet else 0
     if not replicas.is_first:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gradpivot.control.looking import FORWARD, gradients_of_run
 from gradpivot.data.loader import Loader
@@ -25,10 +25,9 @@ from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import evaluate, scored_part
 from gradpivot.methods.cup import CUP
 from gradpivot.normalisation import recalibrate
-from gradpivot.run import Result, run_method
+from gradpivot.run import Result, Running, run_method
 from gradpivot.segment import Segment
 from gradpivot.steering import gamma_for
-from gradpivot.tasks.classification import Classification
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from gradpivot.evaluate.scores import Scores
     from gradpivot.loop import Progress
     from gradpivot.methods.method import Method
-    from gradpivot.tasks.task import Task
 
 __all__ = ["POINTS", "Continuation", "Cost", "continuation", "to_the_end", "widest_gap"]
 
@@ -91,14 +89,10 @@ def continuation(
     model: nn.Module,
     split: ForgetSplit,
     method: Method | None = None,
+    running: Running | None = None,
     *,
     points: int = POINTS,
-    task: Task | None = None,
-    seed: int = 0,
-    workers: int = 0,
-    retain_scored: int | None = None,
     progress: Progress | None = None,
-    **options: Any,
 ) -> Continuation:
     """Run CUP once, to γ = 1, and score models on the line to it.
 
@@ -106,45 +100,28 @@ def continuation(
         model: The trained model; it is not changed.
         split: What to forget.
         method: CUP with everything but γ set.
+        running: How the run is computed; as usual if not given.
         points: How many, the original and the run included; fewer if there is nothing more to tell apart.
-        task: How to run the model on a batch.
-        seed: Of the run.
-        workers: Data-loading processes; never changes a number.
-        retain_scored: Take RA on this many retain samples.
         progress: Called with (points done, points in all).
-        **options: As for :func:`gradpivot.unlearn`.
 
     Raises:
         GradPivotError: for another method, fewer than two points, or a run that diverged.
     """
     method = to_the_end(CUP() if method is None else method, points)
-    task = task or Classification()
+    running = running or Running()
     tell = progress or (lambda done, total: None)
     tell(0, points)
-    run = run_method(
-        model,
-        split,
-        method,
-        task=task,
-        seed=seed,
-        workers=workers,
-        retain_scored=retain_scored,
-        **options,
-    )
+    run = run_method(model, split, method, running)
     if run.diverged:
         raise GradPivotError(
             f"the run to γ = 1 diverged at step {run.diverged['step']}, and there is no line to it; lower lr"
         )
-    scored = partial(
-        evaluate,
-        split=split,
-        task=task,
-        workers=workers,
-        retain_scored=retain_scored,
-        replicas=options.get("replicas"),
-    )
+
+    def scored(one: nn.Module) -> Scores:
+        return evaluate(one, split, running.task, **running.looking)
+
     original = scored(model)
-    line = _Line(model, run, method, original, scored, partial(_refresh, split, task, method, seed, workers))
+    line = _Line(model, run, method, original, scored, partial(_refresh, split, method, running))
     while line.count < points:
         tell(line.count, points)
         share = widest_gap(line.seen())
@@ -152,7 +129,7 @@ def continuation(
             break
         line.look(share)
     tell(points, points)
-    cost = Cost(runs=1, scored=line.count, scoring=_scoring(split, method, retain_scored))
+    cost = Cost(runs=1, scored=line.count, scoring=_scoring(split, method, running.retain_scored))
     return Continuation(line.results(), line.shares, original, cost)
 
 
@@ -258,14 +235,14 @@ def to_the_end(method: Method, points: int | None = None) -> CUP:
     return replace(method, gamma=1.0)
 
 
-def _refresh(split: ForgetSplit, task: Task, method: CUP, seed: int, workers: int, model: nn.Module) -> None:
+def _refresh(split: ForgetSplit, method: CUP, running: Running, model: nn.Module) -> None:
     """BatchNorm statistics of these weights, where the policy takes them anew after a run; as the Loop does."""
     if method.batchnorm != "recalibrate":
         return
     size = method.batch_size or default_batch_size(len(split.forget_indices))
-    loader = Loader(split.train, next(model.parameters()).device, seed, workers)
-    order = shuffled(split.retain_indices, seed, "recalibrate")[:_RECALIBRATED_ON]
-    recalibrate(model, loader.batches(cut(order, max(size, 64)), -1), task.retain_loss)
+    loader = Loader(split.train, next(model.parameters()).device, running.seed, running.workers)
+    order = shuffled(split.retain_indices, running.seed, "recalibrate")[:_RECALIBRATED_ON]
+    recalibrate(model, loader.batches(cut(order, max(size, 64)), -1), running.task.retain_loss)
 
 
 def _scoring(split: ForgetSplit, method: CUP, retain_scored: int | None) -> float:

@@ -76,9 +76,9 @@ def unlearn_until(
     split: ForgetSplit,
     method: Method,
     targets: Targets,
+    running: Running,
     *,
     examination: Examination | None = None,
-    **settings: Any,
 ) -> Targeted:
     """Run a method until the targets are met, and score what comes out; see :func:`gradpivot.unlearn`.
 
@@ -87,15 +87,14 @@ def unlearn_until(
         split: What to forget.
         method: How.
         targets: How much.
-        examination: How a generator is judged; its UA and RA are those of samples.
-        **settings: The fields of :class:`gradpivot.run.Running`. Files that ``keep_checkpoint`` leaves are deleted by
+        running: How it is computed. Files that its ``keep_checkpoint`` leaves are deleted by
             :func:`forget_checkpoints`.
+        examination: How a generator is judged; its UA and RA are those of samples.
 
     Raises:
         GradPivotError: for a method that starts over: there is no line back to the original; for a generator without
             an examination.
     """
-    running = Running.of(settings)
     split = split.with_validation()
     found, looker = search_for(model, split, method, targets, running, examination)
     unlearned = time.perf_counter()

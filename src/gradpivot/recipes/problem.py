@@ -12,6 +12,7 @@ from gradpivot.methods.retrain import Retrain
 from gradpivot.models.find import find_model
 from gradpivot.models.images import Images
 from gradpivot.recipes.judging import Judging
+from gradpivot.tasks.classification import Classification
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,7 +31,7 @@ class Problem:
         load: Gives (train, test) as map-style datasets.
         model: Makes a new, randomly initialised model.
         training: The recipe of the original model, and so of the retrained reference.
-        task: How to run the model on a batch; classification of (input, label) if None.
+        task: How to run the model on a batch; classification of (input, label) if not given.
         settings: Method settings that suit this problem, such as a batch size.
         original: Gives the trained model where there is one already; it is trained with ``training`` if None.
         retain_scored: RA is taken on this many retain samples, drawn once, where scoring all would take longer than
@@ -43,12 +44,17 @@ class Problem:
     load: Callable[[], tuple[Any, Any]]
     model: Callable[[], nn.Module]
     training: Retrain = field(default_factory=Retrain)
-    task: Task | None = None
+    task: Task = field(default_factory=Classification)
     settings: Mapping[str, Any] = field(default_factory=dict)
     original: Callable[[], nn.Module] | None = None
     retain_scored: int | None = None
     images: Images | None = None
     judging: Judging | None = None
+
+    @property
+    def target(self) -> Callable[[Any], Any] | None:
+        """Reads a sample's label; None where it is the second of a pair, which splits read faster by themselves."""
+        return None if self.task == Classification() else getattr(self.task, "target_of", None)
 
     def training_recipe(self, name: str = "problem") -> Retrain:
         """How to train the model: the problem's own recipe, or a general one with this problem's augmentation.

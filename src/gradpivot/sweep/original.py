@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop, Progress
 from gradpivot.parallel import Replicas
-from gradpivot.tasks.classification import Classification
 from gradpivot.training import FitToAll
 from gradpivot.weights import load_weights, save_weights
 
@@ -64,7 +63,7 @@ def train_original(
 
 
 def _trained(model: nn.Module, problem: Problem, split: ForgetSplit, loop: Loop, key: str) -> nn.Module:
-    outcome = loop.run(FitToAll(problem.training), model, problem.task or Classification(), split, key=key)
+    outcome = loop.run(FitToAll(problem.training), model, problem.task, split, key=key)
     if outcome.diverged:
         raise GradPivotError(f"training the original model diverged ({outcome.diverged}); lower its lr")
     return outcome.model.eval()

@@ -15,10 +15,9 @@ from gradpivot.frontier.comparison import Comparison
 from gradpivot.frontier.frontier import Frontier, Point
 from gradpivot.methods.method import Method
 from gradpivot.provenance import environment
-from gradpivot.run import run_key, run_method
+from gradpivot.run import Running, run_key, run_method
 from gradpivot.sweep.original import original_model
 from gradpivot.sweep.records import Records
-from gradpivot.tasks.classification import Classification
 
 if TYPE_CHECKING:
     from torch import nn
@@ -83,7 +82,7 @@ def run_study(
     scores = evaluate(
         model,
         split,
-        problem.task or Classification(),
+        problem.task,
         workers=workers,
         retain_scored=problem.retain_scored,
     )
@@ -166,12 +165,14 @@ def _recorded(
         model,
         split,
         method,
-        seed=seed,
-        task=problem.task,
-        factory=problem.model,
-        workers=workers,
-        retain_scored=problem.retain_scored,
-        **computed,
+        Running(
+            seed=seed,
+            task=problem.task,
+            factory=problem.model,
+            workers=workers,
+            retain_scored=problem.retain_scored,
+            **computed,
+        ),
     )
     point = result.point()
     records.put(key, point.to_dict())

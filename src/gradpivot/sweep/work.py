@@ -29,10 +29,9 @@ from gradpivot.methods import make_method
 from gradpivot.provenance import environment
 from gradpivot.randomness import isolated
 from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import Result, run_key, run_method
+from gradpivot.run import Result, Running, run_key, run_method
 from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.original import train_original
-from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.diffusion import Diffusion
 from gradpivot.weights import constants, weights_digest
 
@@ -224,7 +223,7 @@ def _scored(
         judged, pictures = examination.of(model)
         return _Done(Point(label="Original", settings={}, scores=judged), pictures=pictures)
     problem = _problem(cell.setting.problem)
-    task = problem.task or Classification()
+    task = problem.task
     scores = evaluate(model, split, task, retain_scored=problem.retain_scored, known=known)
     return _Done(Point(label="Original", settings={}, scores=scores))
 
@@ -245,13 +244,15 @@ def _unlearned(
         model,
         split,
         method,
-        seed=cell.seed,
-        task=problem.task,
-        factory=problem.model,
-        progress=progress,
-        checkpoint=checkpoint,
-        keep_checkpoint=True,
-        retain_scored=problem.retain_scored,
+        Running(
+            seed=cell.seed,
+            task=problem.task,
+            factory=problem.model,
+            progress=progress,
+            checkpoint=checkpoint,
+            keep_checkpoint=True,
+            retain_scored=problem.retain_scored,
+        ),
     )
     told = telemetry(result.history)
     if examination is None:
@@ -363,7 +364,7 @@ def _examination(cell: Cell, weights: Callable[[], bytes] | None) -> Examination
 
 
 def _target(problem: str) -> Any:
-    return getattr(_problem(problem).task, "target_of", None)
+    return _problem(problem).target
 
 
 def _hashable(target: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -26,7 +26,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
 from gradpivot.methods import make_method, method_class
 from gradpivot.methods.method import Descent, Method
-from gradpivot.run import run_method
+from gradpivot.run import Running, run_method
 from gradpivot.tasks.classification import Classification
 from gradpivot.testing.problems import Guarded, TinyNet, blobs, trained
 
@@ -72,7 +72,7 @@ class MethodContract:
 
     def run(self, method: Method | None = None, **options: Any) -> Any:
         """One run on the tiny problem."""
-        return run_method(trained(), self.split(), method or self.method, factory=TinyNet, **options)
+        return run_method(trained(), self.split(), method or self.method, Running(factory=TinyNet, **options))
 
     def test_forgets_and_keeps(self) -> None:
         """On separable data there is no excuse."""
@@ -93,7 +93,7 @@ class MethodContract:
         samples = [(x, int(y)) for x, y in zip(*blobs(per_class=20).tensors, strict=True)]
         split = ForgetSplit.by_class(samples, blobs(seed=1), 0, data_id="workers")
         short = replace(self.method, epochs=1) if isinstance(self.method, Descent) else self.method
-        runs = [run_method(trained(), split, short, factory=TinyNet, workers=n) for n in (0, 2)]
+        runs = [run_method(trained(), split, short, Running(factory=TinyNet, workers=n)) for n in (0, 2)]
         assert _equal(runs[0].model, runs[1].model)
         assert runs[0].scores == runs[1].scores
 
@@ -141,7 +141,7 @@ class MethodContract:
         model.layers[3].train()  # type: ignore[index,union-attr]
         before, modes = copy.deepcopy(model.state_dict()), [m.training for m in model.modules()]
         states = torch.get_rng_state(), _numpy_state(), random.getstate()
-        result = run_method(model, self.split(), self.method, factory=TinyNet)
+        result = run_method(model, self.split(), self.method, Running(factory=TinyNet))
         assert torch.equal(states[0], torch.get_rng_state())
         assert np.array_equal(states[1], _numpy_state())
         assert states[2] == random.getstate()
@@ -174,7 +174,7 @@ class MethodContract:
             return
         model = trained()
         frozen = next(model.parameters()).requires_grad_(False)
-        result = run_method(model, self.split(), self.method, factory=TinyNet)
+        result = run_method(model, self.split(), self.method, Running(factory=TinyNet))
         assert torch.equal(frozen, next(result.model.parameters()))
         assert not next(result.model.parameters()).requires_grad
 
@@ -212,9 +212,9 @@ class MethodContract:
         split = ForgetSplit.by_index(blobs(), blobs(seed=1), [0])
         if getattr(self.method, "batchnorm", "frozen") != "frozen" and self.method.needs_forget:
             with pytest.raises(GradPivotError, match="use batchnorm='frozen'"):
-                run_method(trained(), split, self.method, factory=TinyNet)
+                run_method(trained(), split, self.method, Running(factory=TinyNet))
             return
-        result = run_method(trained(), split, self.method, factory=TinyNet)
+        result = run_method(trained(), split, self.method, Running(factory=TinyNet))
         assert result.scores is not None
         assert result.scores.n_forget == 1
 
@@ -229,7 +229,7 @@ class MethodContract:
         poisoned = features.clone()
         poisoned[:] = math.nan
         split = ForgetSplit.by_class(TensorDataset(poisoned, labels), blobs(seed=1), 0)
-        result = run_method(trained(), split, self.method, factory=TinyNet)
+        result = run_method(trained(), split, self.method, Running(factory=TinyNet))
         assert result.diverged is not None
         assert result.diverged["step"] == 0
         assert "nan" in result.diverged["reason"]
