@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("diffusers")
 
+from gradpivot import examination
 from gradpivot.cli.main import main
 from gradpivot.data.png import decode_rgb
 from gradpivot.errors import GradPivotError
@@ -70,6 +71,27 @@ def test_a_sweep_of_generators_keeps_what_was_judged_and_drawn(tmp_path, monkeyp
         assert sheet.std() > 0
     assert Record.from_dict(records[0].to_dict()) == records[0]
     assert store.check()[1] == []
+    store.close()
+
+
+def test_real_images_are_looked_at_once_for_all_workers(tmp_path, monkeypatch):
+    store, engine, records = swept(tmp_path, monkeypatch)
+    (kept,) = (store.folder / "real").glob("*/real-*.safetensors")
+    job = next(job for job in engine.seen if job.cell is not None and job.cell.role == "original")
+    weights, judge = job.original.read_bytes(), job.judge.read_bytes()
+    work._EXAMINATIONS.clear()  # as in another worker
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the real images were looked at again")
+
+    monkeypatch.setattr(examination, "statistics_of", refuse)
+    again = work.run_cell(job.cell, lambda: weights, judge=lambda: judge, shared=store.folder / "real")
+    assert again.point.scores == next(r for r in records if r.role == "original").point.scores
+    kept.write_bytes(kept.read_bytes()[:-9])
+    work._EXAMINATIONS.clear()
+    with pytest.raises(AssertionError, match="looked at again"):
+        work.run_cell(job.cell, lambda: weights, judge=lambda: judge, shared=store.folder / "real")
+    work._EXAMINATIONS.clear()
     store.close()
 
 

@@ -173,11 +173,14 @@ def perform(
     try:
         work.check_setting(job.setting)
         checked = True
-        checkpoint = job.checkpoint if _sees_store(job) else None
+        seen = _sees_store(job)
+        checkpoint = job.checkpoint if seen else None
         if job.cell is None:
             value = work.original_weights(job.setting, job.seed, report, checkpoint)
         else:
-            value = work.run_cell(job.cell, weights, checkpoint, report, judge)
+            value = work.run_cell(
+                job.cell, weights, checkpoint, report, judge, job.store[0] / "real" if seen else None
+            )
     except GradPivotError as wrong:
         error = str(wrong)
     except Exception as wrong:

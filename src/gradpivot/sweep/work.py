@@ -163,6 +163,7 @@ def run_cell(
     checkpoint: Path | None = None,
     progress: Progress | None = None,
     judge: Callable[[], bytes] | None = None,
+    shared: Path | None = None,
 ) -> Record:
     """Run one cell and score what comes out.
 
@@ -172,12 +173,13 @@ def run_cell(
         checkpoint: Where a long run keeps a resumable state.
         progress: Called with (steps done, steps in all) after every step.
         judge: Gives the weights of the classifier that judges a generator's samples.
+        shared: A folder for what all workers need and only one should compute: statistics of real images.
     """
     started = time.perf_counter()
     torch.set_num_threads(cell.setting.threads)
     split = _split(cell.setting.problem, _hashable(cell.target), cell.seed)
     model, known = _original(cell, original)
-    examination = _examination(cell, judge)
+    examination = _examination(cell, judge, shared)
     if cell.role == "original":
         done = _scored(cell, split, model, known, examination)
     else:
@@ -343,7 +345,7 @@ def _original(cell: Cell, weights: Callable[[], bytes]) -> tuple[nn.Module, Know
     return _ORIGINALS[key]
 
 
-def _examination(cell: Cell, weights: Callable[[], bytes] | None) -> Examination | None:
+def _examination(cell: Cell, weights: Callable[[], bytes] | None, shared: Path | None) -> Examination | None:
     """The examination of a problem's generators; the real images are looked at once for each thing to forget."""
     if cell.setting.judging is None:
         return None
@@ -357,8 +359,10 @@ def _examination(cell: Cell, weights: Callable[[], bytes] | None) -> Examination
         split = _split(cell.setting.problem, _hashable(cell.target), cell.seed)
         while len(_EXAMINATIONS) >= _AT_HAND:
             _EXAMINATIONS.pop(next(iter(_EXAMINATIONS)))
+        # By Inception's features they take many minutes, in every worker that has to make them itself.
+        kept = shared and shared / digest_of(key)
         _EXAMINATIONS[key] = Examination(
-            problem.judging, classifier.to(cell.setting.device).eval(), problem.task, split
+            problem.judging, classifier.to(cell.setting.device).eval(), problem.task, split, kept
         )
     return _EXAMINATIONS[key]
 
