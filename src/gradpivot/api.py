@@ -203,6 +203,7 @@ def trace(
     reference: Scores | Result | None = None,
     quick: bool = False,
     points: int | None = None,
+    checkpoint: str | Path | None = None,
     progress: bool = False,
     **options: Unpack[Options],
 ) -> Trace:
@@ -218,6 +219,7 @@ def trace(
         quick: One run of CUP to γ = 1, and points between the original and it where the frontier moves most; see
             :mod:`gradpivot.control.continuation`. ``cost`` tells what it took.
         points: How many points a quick trace has, 11 if not given.
+        checkpoint: A file for a quick trace to keep its run in; one that was killed continues from it.
         progress: Show a bar.
         **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``, ``retain_scored``,
             ``precision``, ``compile``, ``replicas``.
@@ -227,14 +229,16 @@ def trace(
         one (``frontier.pick("UA>=95", best="RA")``).
     """
     method = method or CUP()
-    asked = {"gammas": gammas, "values": values} if quick else {"points": points}
+    asked = {"gammas": gammas, "values": values} if quick else {"points": points, "checkpoint": checkpoint}
     if wrong := [name for name, given in asked.items() if given is not None]:
         raise GradPivotError(
             f"{wrong[0]} was given, and a quick trace finds its points itself; give points=…, or quick=False"
             if quick
-            else "points was given without quick=True; name the settings by gammas=… or values=…"
+            else f"{wrong[0]} was given without quick=True; add that, or leave {wrong[0]} out"
         )
-    running = Running.of(**options)
+    kept = None if checkpoint is None else Path(checkpoint)
+    # The run is kept until its line is scored: that may be interrupted, too.
+    running = replace(Running.of(**options), checkpoint=kept, keep_checkpoint=True)
     found: dict[str, Any]
     with _progress(progress, f"{method.title} over {method.knob}") as report:
         if quick:
@@ -242,6 +246,8 @@ def trace(
                 model, split, method, running, points=POINTS if points is None else points, progress=report
             )
             found = line._asdict()
+            if kept is not None and running.replicas.is_first:
+                kept.unlink(missing_ok=True)
         else:
             found = {"results": _runs(model, split, over_knob(method, gammas, values), running, report)}
             found["original"] = evaluate(model, split, running.task, **running.looking)

@@ -9,10 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gradpivot import CUP, WS, ForgetSplit, score, trace, unlearn
+from gradpivot.control import continuation as lines
 from gradpivot.control.continuation import NARROWEST, Cost, continuation, widest_gap
 from gradpivot.data.order import cut, shuffled
 from gradpivot.errors import GradPivotError
+from gradpivot.run import Running
 from gradpivot.steering import asked_degree
+from gradpivot.tasks.classification import Classification
 from gradpivot.testing import blobs, trained
 
 FAST = CUP(epochs=5, batch_size=8)
@@ -147,6 +150,38 @@ def test_what_it_refuses():
         trace(trained(), split(), CUP(), quick=True, gammas=(0.1,))
     with pytest.raises(GradPivotError, match="without quick"):
         trace(trained(), split(), CUP(), points=5)
+
+
+def test_a_quick_trace_that_was_interrupted_does_not_run_again(tmp_path, monkeypatch):
+    path = tmp_path / "run.pt"
+    monkeypatch.setitem(Running.__init__.__kwdefaults__, "checkpoint_seconds", 0)
+    whole = trace(trained(), split(), FAST, quick=True, points=4)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lines, "widest_gap", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            trace(trained(), split(), FAST, quick=True, points=4, checkpoint=path)
+    assert path.exists()
+
+    class Counted(Classification):
+        steps = 0
+
+        def forgetting(self, *given):
+            Counted.steps += torch.is_grad_enabled()
+            return super().forgetting(*given)
+
+    again = trace(trained(), split(), FAST, quick=True, points=4, checkpoint=path, task=Counted())
+    assert Counted.steps == 0
+    assert [r.scores for r in again.results] == [r.scores for r in whole.results]
+    assert again.shares == whole.shares
+    assert not path.exists()
+    trace(trained(), split(), FAST, quick=True, points=4, task=Counted())
+    assert Counted.steps > 0
+    with pytest.raises(GradPivotError, match="checkpoint was given without quick"):
+        trace(trained(), split(), FAST, gammas=(0.1,), checkpoint=path)
 
 
 def test_a_quick_trace_is_a_trace(tmp_path):

@@ -187,6 +187,7 @@ def _quick_trace(
         method,
         quick=True,
         points=chosen.points,
+        checkpoint=chosen.out / "checkpoint.pt",
         reference=beside.retrained.classification if beside.retrained else None,
         progress=wants_bars(chosen.json),
         seed=chosen.seed,
