@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli import options
 from gradpivot.cli.console import recipe_line, recipe_table, recipes_table, say, say_json, say_sweep
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gradpivot.frontier.record import Record
+    from gradpivot.report.exports import Exports
 
 __all__: list[str] = []
 
@@ -37,28 +38,20 @@ def _(chosen: options.SweepOptions) -> int:
 @run.register
 def _(chosen: options.CompareOptions) -> int:
     from gradpivot.cli.sweeping import finished_runs
-    from gradpivot.frontier.generators import are_generators
-    from gradpivot.frontier.standings import standings
-    from gradpivot.report.standings_files import FORMATS, write_standings
-    from gradpivot.report.standings_tables import standings_console, standings_json
 
     records, notes, damaged = finished_runs(chosen)
     if chosen.out is not None:
         refuse_file(chosen.out)
-    if are_generators(records):
-        files = _compare_generators(chosen, records, notes)
+    told, exports, of = _compared(chosen, records, notes)
+    files = []
+    if chosen.out is not None:
+        formats = exports.formats if chosen.formats == "all" else chosen.formats.split(",")
+        title = f"{_name_of(chosen.store)}: {of} compared"
+        files = exports.write(told, chosen.out, formats, title, ".png")
+    if chosen.json:
+        say_json(exports.json(told))
     else:
-        told = standings(records, beside=chosen.beside, notes=notes)
-        files = []
-        if chosen.out is not None:
-            formats = FORMATS if chosen.formats == "all" else chosen.formats.split(",")
-            files = write_standings(
-                told, chosen.out, formats, title=f"{_name_of(chosen.store)}: methods compared"
-            )
-        if chosen.json:
-            say_json(standings_json(told))
-        else:
-            say(standings_console(told))
+        say(exports.console(told))
     if files and not chosen.json:
         say(f"{len(files)} files are in {chosen.out}")
     if damaged:
@@ -127,25 +120,21 @@ def _(chosen: options.StoreCheckOptions) -> int:
     return 0
 
 
-def _compare_generators(
+def _compared(
     chosen: options.CompareOptions, records: Sequence[Record], notes: Sequence[str]
-) -> list[Path]:
-    """The same for runs that were judged by their samples."""
-    from gradpivot.frontier.generator_tables import compare_generators
-    from gradpivot.report.generators_files import FORMATS, write_generators
-    from gradpivot.report.generators_tables import generators_console, generators_json
+) -> tuple[Any, Exports[Any], str]:
+    """The comparison, how it is written, and what it is of: methods by scores, or generators by their samples."""
+    from gradpivot.frontier.generators import are_generators
 
-    told, files = compare_generators(records, notes=notes), []
-    if chosen.out is not None:
-        formats = FORMATS if chosen.formats == "all" else chosen.formats.split(",")
-        files = write_generators(
-            told, chosen.out, formats, title=f"{_name_of(chosen.store)}: generators compared"
-        )
-    if chosen.json:
-        say_json(generators_json(told))
-    else:
-        say(generators_console(told))
-    return files
+    if are_generators(records):
+        from gradpivot.frontier.generator_tables import compare_generators
+        from gradpivot.report.generators_files import GENERATORS
+
+        return compare_generators(records, notes=notes), GENERATORS, "generators"
+    from gradpivot.frontier.standings import standings
+    from gradpivot.report.standings_files import STANDINGS
+
+    return standings(records, beside=chosen.beside, notes=notes), STANDINGS, "methods"
 
 
 def _name_of(store: Path) -> str:

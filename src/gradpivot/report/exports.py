@@ -12,6 +12,7 @@ from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import Group
 
 __all__ = ["Exports", "spreadsheet"]
 
@@ -32,17 +33,24 @@ class Exports(Generic[Compared]):
         texts: By format the file's suffix and what makes its text.
         page: Writes the page to a file, with a title.
         figures: Makes the figures, by name; imported only when they are asked for.
+        console: Makes what a terminal shows.
     """
 
     name: str
     texts: Mapping[str, tuple[str, Callable[[Compared], str]]]
     page: Callable[[Compared, Path, str], Path]
     figures: Callable[[Compared], Mapping[str, Figure]]
+    console: Callable[[Compared], Group]
 
     @property
     def formats(self) -> tuple[str, ...]:
         """What can be written, in the order in which it is."""
         return (*self.texts, "html", "figures")
+
+    def json(self, compared: Compared) -> str:
+        """The comparison for programs."""
+        _, make = self.texts["json"]
+        return make(compared)
 
     def check(self, formats: Collection[str]) -> None:
         """Raise for a format that is not there."""

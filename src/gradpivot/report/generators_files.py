@@ -12,6 +12,7 @@ from gradpivot.frontier.record import Record
 from gradpivot.report.exports import Exports, spreadsheet
 from gradpivot.report.generators_page import write_generators_page
 from gradpivot.report.generators_tables import (
+    generators_console,
     generators_csv,
     generators_json,
     generators_latex,
@@ -21,7 +22,7 @@ from gradpivot.report.generators_tables import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FORMATS", "write_generators"]
+__all__ = ["FORMATS", "GENERATORS", "write_generators"]
 
 
 def _figures(generators: Generators) -> Mapping[str, Figure]:
@@ -30,7 +31,7 @@ def _figures(generators: Generators) -> Mapping[str, Figure]:
     return generator_figures(generators)
 
 
-_EXPORTS = Exports[Generators](
+GENERATORS = Exports[Generators](
     "generators",
     {
         "markdown": (".md", generators_markdown),
@@ -40,9 +41,11 @@ _EXPORTS = Exports[Generators](
     },
     write_generators_page,
     _figures,
+    generators_console,
 )
+"""How they are written and shown."""
 
-FORMATS = _EXPORTS.formats
+FORMATS = GENERATORS.formats
 """What can be written."""
 
 
@@ -67,6 +70,6 @@ def write_generators(
         GradPivotError: for an unknown format or suffix, records that cannot be compared, damaged pictures, or figures
             without matplotlib.
     """
-    _EXPORTS.check(formats)
+    GENERATORS.check(formats)
     found = records if isinstance(records, Generators) else compare_generators(records)
-    return _EXPORTS.write(found, Path(folder), formats, title, suffix)
+    return GENERATORS.write(found, Path(folder), formats, title, suffix)

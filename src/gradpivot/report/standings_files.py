@@ -10,6 +10,7 @@ from gradpivot.frontier.standings import Standings
 from gradpivot.report.exports import Exports, spreadsheet
 from gradpivot.report.standings_page import write_standings_page
 from gradpivot.report.standings_tables import (
+    standings_console,
     standings_csv,
     standings_json,
     standings_latex,
@@ -19,7 +20,7 @@ from gradpivot.report.standings_tables import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FORMATS", "write_standings"]
+__all__ = ["FORMATS", "STANDINGS", "write_standings"]
 
 
 def _figures(standings: Standings) -> Mapping[str, Figure]:
@@ -28,7 +29,7 @@ def _figures(standings: Standings) -> Mapping[str, Figure]:
     return standings_figures(standings)
 
 
-_EXPORTS = Exports[Standings](
+STANDINGS = Exports[Standings](
     "standings",
     {
         "markdown": (".md", standings_markdown),
@@ -38,9 +39,11 @@ _EXPORTS = Exports[Standings](
     },
     write_standings_page,
     _figures,
+    standings_console,
 )
+"""How they are written and shown."""
 
-FORMATS = _EXPORTS.formats
+FORMATS = STANDINGS.formats
 """What can be written."""
 
 
@@ -64,4 +67,4 @@ def write_standings(
     Raises:
         GradPivotError: for an unknown format or suffix, or figures without matplotlib.
     """
-    return _EXPORTS.write(standings, Path(folder), formats, title, suffix)
+    return STANDINGS.write(standings, Path(folder), formats, title, suffix)
