@@ -10,7 +10,7 @@ from gradpivot.cli import console
 from gradpivot.cli.console import duration, standing
 from gradpivot.errors import GradPivotError
 from gradpivot.sweep import sweeping
-from gradpivot.sweep.job import Outcome, Pace
+from gradpivot.sweep.job import Outcome
 from gradpivot.sweep.sweeping import State, Sweep
 
 
@@ -247,64 +247,6 @@ def test_progress_adds_up(lab):
     assert last.useful is not None
 
 
-def test_time_left_is_the_mean_of_the_series_over_the_workers(lab, monkeypatch):
-    lab.sweep()
-    records = lab.store().records()
-    now = 100.0
-    monkeypatch.setattr(sweeping.time, "monotonic", lambda: now)
-
-    class Two(lab.Inline):
-        def workers(self):
-            return 2
-
-    clock = sweeping._Clock(Two())
-    assert clock.left({}) is None
-    run = next(r for r in records if r.series == "CUP")
-    timing = {"timing": {"unlearning": 3.0, "evaluation": 0.5, "total": 4.0}}
-    clock.count(replace(run, provenance=timing), 4.0)
-    cells = {str(number): replace_series(lab, "CUP") for number in range(6)}
-    assert clock.left(cells) == pytest.approx(6 * 4 / 2)
-    assert clock.useful == pytest.approx(3.5 / 4)
-    # The workers were busy half of the time, so the rest takes twice as long.
-    clock.busy_seconds = 4.0
-    now += 4.0
-    clock.tick()
-    assert clock.busy == pytest.approx(0.5)
-    assert clock.left(cells) == pytest.approx(24)
-    # A resumed run brings the seconds from before; shares stay shares.
-    clock.count(replace(run, provenance={"timing": {"unlearning": 50.0, "total": 1.0}}), 1.0)
-    assert clock.useful <= 1
-
-
-def test_before_the_first_run_ends_the_pace_of_those_under_way_tells_the_time_left(lab, monkeypatch):
-    paces = {}
-
-    class Two(lab.Inline):
-        def workers(self):
-            return 2
-
-        def under_way(self):
-            return paces
-
-    clock = sweeping._Clock(Two())
-    cells = {str(number): replace_series(lab, "CUP") for number in range(6)}
-    assert clock.left(cells) is None
-    # A quarter of it in 10 seconds: 40 in all. Resumed at a half, two thirds of the rest in 20: 60 in all.
-    paces |= {"0": Pace(0.0, 0.25, 10.0), "1": Pace(0.5, 0.5 + 1 / 3, 20.0), "other": Pace(0.0, 0.0, 5.0)}
-    assert clock.left(cells) == pytest.approx((4 * 50 + 30 + 10) / 2)
-    # A finished run knows better than a pace.
-    run = next(r for r in (lab.sweep(), lab.store().records())[1] if r.series == "CUP")
-    timing = {"timing": {"unlearning": 3.0, "evaluation": 1.0, "total": 4.0}}
-    clock.count(replace(run, provenance=timing), 4.0)
-    assert clock.left(cells) == pytest.approx((4 * 4 + 30 + 10) / 2)
-
-
-def replace_series(lab, series):
-    from gradpivot.sweep.cell import cells_of
-
-    return next(c for c in cells_of(lab.recipe, lab.setting) if c.series == series)
-
-
 def test_standing_says_how_far_it_is():
     state = State(total=40, done=12, running=2, elsewhere=3, failed=1, diverged=4, seconds_left=600.0)
     assert standing(state) == "12/40 done, 2 running, 3 elsewhere, 1 failed, 4 diverged, 10 min left"
@@ -324,22 +266,3 @@ def test_a_log_gets_a_line_every_half_minute(monkeypatch, capsys):
         for now in (0.0, 10.0, 29.0, 31.0, 40.0, 60.0, 62.0):  # noqa: B007 - the clock reads it
             watch(State(total=4, done=1))
     assert capsys.readouterr().err == "mine  1/4 done, 0 running, 0 failed, 0 diverged\n" * 2
-
-
-def test_runs_under_way_are_no_overhead(lab, monkeypatch):
-    """Two workers at 90 % of their first runs, half an hour in: three minutes are left, not half an hour."""
-    now = 0.0
-    monkeypatch.setattr(sweeping.time, "monotonic", lambda: now)
-
-    class Two(lab.Inline):
-        def workers(self):
-            return 2
-
-        def under_way(self):
-            return {"0": Pace(0.0, 0.9, 1350.0), "1": Pace(0.0, 0.9, 1350.0)}
-
-    clock = sweeping._Clock(Two())
-    clock.busy_seconds = 60.0
-    now = 1410.0
-    clock.tick()
-    assert clock.left({str(n): replace_series(lab, "CUP") for n in range(2)}) == pytest.approx(150, rel=0.05)

@@ -6,16 +6,16 @@ anything at any moment loses at most the runs in flight.
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from gradpivot.errors import GradPivotError
 from gradpivot.frontier.record import Record
 from gradpivot.recipes.recipe import Recipe
 from gradpivot.sweep.cell import Cell, Setting, cells_of
+from gradpivot.sweep.clock import Clock
 from gradpivot.sweep.job import Engine, Job, Outcome
 from gradpivot.sweep.leases import LEASE_SECONDS
 from gradpivot.sweep.store import Store
@@ -90,7 +90,7 @@ class Sweep:
         self._cells = {cell.key: cell for cell in cells_of(recipe, setting)}
         finished = store.done(list(self._cells))
         self._missing: dict[str, Cell] = {k: c for k, c in self._cells.items() if k not in finished}
-        self._clock = _Clock(engine)
+        self._clock = Clock(engine)
         self.state = State(
             total=len(self._cells),
             done=len(finished),
@@ -271,66 +271,3 @@ class Sweep:
 
 def _series(cell: Cell | None) -> tuple[str, str]:
     return ("", "") if cell is None else (cell.protocol, cell.series)
-
-
-class _Clock:
-    """Where the workers' time goes, and how much is left."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._started = self._ticked = time.monotonic()
-        self._seconds: dict[str, list[float]] = defaultdict(list)
-        self._total = self._useful = self._offered = self.busy_seconds = 0.0
-
-    @property
-    def seconds(self) -> float:
-        """Since the sweep began."""
-        return time.monotonic() - self._started
-
-    def tick(self) -> None:
-        """Count the workers' time since the last tick; on a cluster they come and go."""
-        now = time.monotonic()
-        self._offered += (now - self._ticked) * self._engine.workers()
-        self._ticked = now
-
-    @property
-    def busy(self) -> float | None:
-        """The jobs' time over the workers' time; a job counts when it ends."""
-        return min(1.0, self.busy_seconds / self._offered) if self._offered and self.busy_seconds else None
-
-    @property
-    def useful(self) -> float | None:
-        """Unlearning and evaluation over the jobs' time."""
-        return self._useful / self._total if self._total else None
-
-    def count(self, record: Record, seconds: float) -> None:
-        """A run has come back after so many seconds in its worker."""
-        timing = record.provenance["timing"]
-        # An original is only evaluated. A run that was resumed counts the time before its interruption too.
-        parts = timing.get("unlearning", 0) + timing.get("evaluation", 0) or timing["total"]
-        self._total += max(seconds, parts)
-        self._useful += parts
-        self._seconds[record.series].append(max(timing["total"], parts))
-
-    def left(self, missing: Mapping[str, Cell]) -> float | None:
-        """The rest of what is under way at its pace, and all else at its series' mean so far, over the workers."""
-        paces = {key: pace for key, pace in self._engine.under_way().items() if pace.whole is not None}
-        seconds = {series: some[-200:] for series, some in self._seconds.items()}
-        for key, pace in paces.items():
-            # Before the first run of a series has ended, its pace is all there is to go by.
-            if key in missing and missing[key].series not in self._seconds:
-                seconds.setdefault(missing[key].series, []).append(pace.whole or 0.0)
-        if not seconds:
-            return None
-        means = {series: statistics.fmean(some) for series, some in seconds.items()}
-        # An original is only scored, and says little about how long a run takes.
-        usual = statistics.fmean(
-            [mean for series, mean in means.items() if series != "Original"] or means.values()
-        )
-        counts = Counter(cell.series for key, cell in missing.items() if key not in paces)
-        work = sum(means.get(series, usual) * n for series, n in counts.items())
-        work += sum(pace.left or 0.0 for pace in paces.values())
-        # Overheads between jobs are part of the time too; jobs under way are no overhead.
-        spent = self.busy_seconds + sum(pace.seconds for pace in self._engine.under_way().values())
-        share = min(1.0, spent / self._offered) if self._offered and spent else 1.0
-        return work / self._engine.workers() / max(share, 0.1)
