@@ -6,6 +6,8 @@ import base64
 import importlib.metadata
 import json
 import uuid
+from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,6 +95,23 @@ def test_real_images_are_looked_at_once_for_all_workers(tmp_path, monkeypatch):
         work.run_cell(job.cell, lambda: weights, judge=lambda: judge, shared=store.folder / "real")
     work._EXAMINATIONS.clear()
     store.close()
+
+
+def test_an_export_may_leave_the_pictures_out(tmp_path, monkeypatch, capsys):
+    store, _, records = swept(tmp_path, monkeypatch)
+    store.close()
+    whole, bare = tmp_path / "whole.jsonl", tmp_path / "bare.jsonl"
+    assert main(["store", "export", str(store.folder), str(whole)]) == 0
+    assert main(["store", "export", str(store.folder), str(bare), "--no-pictures"]) == 0
+    assert '"png"' in whole.read_text()
+    assert '"png"' not in bare.read_text()
+    assert main(["store", "import", str(tmp_path / "other"), str(bare)]) == 0
+    with closing(Store(tmp_path / "other")) as other:
+        assert other.records() == [replace(record, pictures=None) for record in records]
+    assert (
+        main(["compare", str(tmp_path / "other"), "--out", str(tmp_path / "page"), "--formats", "html"]) == 0
+    )
+    assert "No pictures of this model were kept." in (tmp_path / "page" / "generators.html").read_text()
 
 
 def test_a_sweep_of_generators_is_compared_from_the_command_line(tmp_path, monkeypatch, capsys):

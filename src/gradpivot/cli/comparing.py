@@ -90,7 +90,7 @@ def _(chosen: options.RecipesOptions) -> int:
 def _(chosen: options.StoreExportOptions) -> int:
     from gradpivot.sweep.store import Store
 
-    count = Store(chosen.store).export(chosen.file)
+    count = Store(chosen.store).export(chosen.file, pictures=chosen.pictures)
     say(f"{count} runs are in {chosen.file}")
     return 0
 

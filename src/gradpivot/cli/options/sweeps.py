@@ -114,6 +114,8 @@ class StoreExportOptions:
     """The store."""
     file: tyro.conf.Positional[Path]
     """Where to."""
+    pictures: bool = True
+    """Also what generators drew, nine tenths of such a file; leave it out of what is committed."""
 
 
 @dataclass(frozen=True, kw_only=True)
