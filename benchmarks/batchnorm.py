@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from gradpivot.evaluate.scores import METRICS, Scores
 from gradpivot.methods.retrain import Retrain
 from gradpivot.normalisation import POLICIES
 from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import Running, run_method
+from gradpivot.run import run_method
 from gradpivot.sweep.original import train_original
 from gradpivot.weights import load_weights
 
@@ -85,17 +86,7 @@ def measured(chosen: argparse.Namespace) -> list[dict[str, Any]]:
             for policy in POLICIES:
                 for gamma in chosen.gammas:
                     method = CUP(**{**settings, "gamma": gamma, "batchnorm": policy})
-                    result = run_method(
-                        model,
-                        split,
-                        method,
-                        Running(
-                            seed=seed,
-                            task=task,
-                            factory=problem.model,
-                            retain_scored=problem.retain_scored,
-                        ),
-                    )
+                    result = run_method(model, split, method, replace(problem.running, seed=seed))
                     rows.setdefault((policy, gamma), []).append(result.scores)
     return [
         {"policy": policy, "gamma": gamma, "runs": len(scores)}

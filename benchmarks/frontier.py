@@ -25,7 +25,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from gradpivot.evaluate.scores import METRICS, Scores
 from gradpivot.frontier.frontier import Frontier, Point
 from gradpivot.frontier.pareto import distance, epsilon_to
 from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import Running, run_method
+from gradpivot.run import run_method
 from gradpivot.sweep.original import original_model
 
 PLANE = ("ra", "ua")
@@ -78,9 +78,7 @@ def cell(problem: Problem, what: str, seed: int, gammas: Sequence[float], folder
     split = split_of(problem, what, seed)
     model = original_model(problem, split, seed, folder / f"original-{problem.name}-{seed}.safetensors")
     scored = {"retain_scored": problem.retain_scored}
-    retrained = run_method(
-        model, split, problem.training, Running(seed=seed, factory=problem.model, **scored)
-    ).scores
+    retrained = run_method(model, split, problem.training, replace(problem.running, seed=seed)).scores
     settings = {name: value for name, value in problem.settings.items() if hasattr(CUP(), name)}
     counted = Counting()
     sweep = trace(

@@ -229,23 +229,17 @@ def _keep_picked(
 ) -> None:
     """The picked point's model: run once more, because a record holds numbers and no weights."""
     from gradpivot.methods import make_method
-    from gradpivot.run import Running, run_method
+    from gradpivot.run import run_method
     from gradpivot.weights import save_weights
 
-    result = run_method(
-        model,
-        split,
-        make_method(point.settings),
-        Running(
-            seed=chosen.seed,
-            task=problem.task,
-            factory=problem.model,
-            workers=chosen.workers,
-            retain_scored=problem.retain_scored,
-            precision=chosen.precision,
-            compile=chosen.compile,
-        ),
+    running = dataclasses.replace(
+        problem.running,
+        seed=chosen.seed,
+        workers=chosen.workers,
+        precision=chosen.precision,
+        compile=chosen.compile,
     )
+    result = run_method(model, split, make_method(point.settings), running)
     save_weights(result.model, chosen.out / "model.safetensors", {"method": result.method.label})
     if chosen.json:
         say_json(json.dumps(point.to_dict() | {"history": {}}, indent=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tempfile
 from contextlib import nullcontext
@@ -140,7 +141,7 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
         unlearn_until,
     )
     from gradpivot.control.targets import Targets
-    from gradpivot.run import Running, run_method
+    from gradpivot.run import run_method
     from gradpivot.run_folder import refuse_used, write_run
 
     # What was typed wrong is told before anything is trained.
@@ -156,15 +157,13 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
     # torchrun ends the others by SIGTERM when one is lost: nobody has interrupted them, and the one that noticed tells.
     ending = terminating() if replicas.size == 1 else nullcontext()
     with ending, bar(method.title, wants_bars(chosen.json)) as report:
-        running = Running(
+        running = dataclasses.replace(
+            problem.running,
             seed=chosen.seed,
-            task=problem.task,
-            factory=problem.model,
             workers=chosen.workers,
             progress=report,
             checkpoint=checkpoint,
             keep_checkpoint=True,
-            retain_scored=problem.retain_scored,
             precision=chosen.precision,
             compile=chosen.compile,
             replicas=replicas,

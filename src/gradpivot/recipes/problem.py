@@ -12,6 +12,7 @@ from gradpivot.methods.retrain import Retrain
 from gradpivot.models.find import find_model
 from gradpivot.models.images import Images
 from gradpivot.recipes.judging import Judging
+from gradpivot.run import Running
 from gradpivot.tasks.classification import Classification
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ class Problem:
     def target(self) -> Callable[[Any], Any] | None:
         """Reads a sample's label; None where it is the second of a pair, which splits read faster by themselves."""
         return None if self.task == Classification() else getattr(self.task, "target_of", None)
+
+    @property
+    def running(self) -> Running:
+        """How its runs are computed, as far as the problem decides that; the seed and the machine are the caller's."""
+        return Running(task=self.task, factory=self.model, retain_scored=self.retain_scored)
 
     def training_recipe(self, name: str = "problem") -> Retrain:
         """How to train the model: the problem's own recipe, or a general one with this problem's augmentation.

@@ -15,7 +15,7 @@ from gradpivot.frontier.comparison import Comparison
 from gradpivot.frontier.frontier import Frontier, Point
 from gradpivot.methods.method import Method
 from gradpivot.provenance import environment
-from gradpivot.run import Running, run_key, run_method
+from gradpivot.run import run_key, run_method
 from gradpivot.sweep.original import original_model
 from gradpivot.sweep.records import Records
 
@@ -161,19 +161,8 @@ def _recorded(
     known = records.get(key)
     if known is not None:
         return Point.from_dict(known)
-    result = run_method(
-        model,
-        split,
-        method,
-        Running(
-            seed=seed,
-            task=problem.task,
-            factory=problem.model,
-            workers=workers,
-            retain_scored=problem.retain_scored,
-            **computed,
-        ),
-    )
+    running = replace(problem.running, seed=seed, workers=workers, **computed)
+    result = run_method(model, split, method, running)
     point = result.point()
     records.put(key, point.to_dict())
     return point

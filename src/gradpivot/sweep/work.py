@@ -29,7 +29,7 @@ from gradpivot.methods import make_method
 from gradpivot.provenance import environment
 from gradpivot.randomness import isolated
 from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import Result, Running, run_key, run_method
+from gradpivot.run import Result, run_key, run_method
 from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.original import train_original
 from gradpivot.tasks.diffusion import Diffusion
@@ -246,14 +246,12 @@ def _unlearned(
         model,
         split,
         method,
-        Running(
+        replace(
+            problem.running,
             seed=cell.seed,
-            task=problem.task,
-            factory=problem.model,
             progress=progress,
             checkpoint=checkpoint,
             keep_checkpoint=True,
-            retain_scored=problem.retain_scored,
         ),
     )
     told = telemetry(result.history)
