@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -24,13 +26,13 @@ class Shifted(nn.Module):
         return torch.stack([torch.zeros_like(score), score], 1)
 
 
-def landing(model: nn.Module) -> Landing:
+def landing(model: nn.Module, settle: Callable[[], None] | None = None) -> Landing:
     """100 forget samples x = 0 … 1 of class 0, 50 retain samples of class 0 that only ``keep`` can hurt."""
     forget = torch.stack([torch.linspace(0.005, 0.995, 100), torch.ones(100)], 1)
     retain = torch.zeros(50, 2)
     data = torch.utils.data.TensorDataset(torch.cat([forget, retain]), torch.zeros(150, dtype=torch.long))
     split = ForgetSplit.by_index(data, data, range(100))
-    return Landing(model, Classification(), split, Loop(), objective("unlikelihood"))
+    return Landing(model, Classification(), split, Loop(), objective("unlikelihood"), settle)
 
 
 @pytest.mark.parametrize("asked", [0.1, 0.25, 0.5, 0.9])
@@ -72,3 +74,36 @@ def test_what_is_near_enough_stays_bit_for_bit():
         model.bias.fill_(-0.503)
     assert to.at(0.5) == 1
     assert model.bias.item() == torch.tensor(-0.503).item()
+
+
+@pytest.mark.parametrize("asked", [0.3, 0.5, 0.9])
+def test_statistics_taken_anew_are_part_of_what_is_landed_on(asked):
+    model = Shifted()
+    biases = []
+
+    def settle() -> None:
+        """As new statistics may: a fifth comes back at every place of the line, once."""
+        with torch.no_grad():
+            biases.append(model.bias.item())
+            model.bias -= 0.2
+
+    to = landing(model, settle)
+    with torch.no_grad():
+        model.bias.fill_(0.2)
+    to.at(asked)
+    assert to.degree() == pytest.approx(asked, abs=0.011)
+    assert biases[-1] == pytest.approx(asked - 0.8, abs=0.02)
+
+
+def test_statistics_that_forget_enough_by_themselves_end_the_line_at_its_beginning():
+    model = Shifted()
+
+    def settle() -> None:
+        with torch.no_grad():
+            model.bias += 0.4
+
+    to = landing(model, settle)
+    with torch.no_grad():
+        model.bias.fill_(0.0)
+    assert to.at(0.3) == 0
+    assert to.degree() == pytest.approx(0.4, abs=0.011)

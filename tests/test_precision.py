@@ -10,11 +10,11 @@ from gradpivot import CUP, GA, ForgetSplit, precision, unlearn
 from gradpivot.errors import GradPivotError
 from gradpivot.gradient import gradient_of
 from gradpivot.loop import Loop
-from gradpivot.precision import Passes, evaluating
+from gradpivot.modes import evaluating
+from gradpivot.precision import Passes
 from gradpivot.run import Running, run_method
 from gradpivot.tasks.classification import Classification
 from gradpivot.testing import blobs, trained
-from gradpivot.testing.problems import TinyNet
 
 
 def split() -> ForgetSplit:
@@ -201,12 +201,3 @@ class TestCompiled:
         monkeypatch.setattr(nn.Module, "compile", compile_)
         with pytest.raises(GradPivotError, match=r"torch.compile failed \(.*no C\+\+ compiler.*run without"):
             Loop(compile=True).run(GA(epochs=1), trained(), Classification(), split())
-
-
-def test_evaluating_brings_every_mode_back():
-    model = TinyNet()
-    model.layers[1].eval()
-    with evaluating(model):
-        assert not any(module.training for module in model.modules())
-    assert model.training
-    assert not model.layers[1].training

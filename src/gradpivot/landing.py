@@ -8,7 +8,7 @@ forward passes alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +51,21 @@ class Landing:
         split: What is forgotten.
         loop: Gives the samples.
         objective: The forgetting objective, for tasks whose degree depends on it.
+        settle: Called whenever the weights have moved, before they are looked at: BatchNorm's statistics are taken
+            anew where the policy says so, and what they change is then part of what is measured.
     """
 
     def __init__(
-        self, model: nn.Module, task: GradualTask, split: ForgetSplit, loop: Loop, objective: Objective
+        self,
+        model: nn.Module,
+        task: GradualTask,
+        split: ForgetSplit,
+        loop: Loop,
+        objective: Objective,
+        settle: Callable[[], None] | None = None,
     ) -> None:
         self._model, self._task, self._loop, self._objective = model, task, loop, objective
+        self._settle = settle
         self._data = split.train
         self._forget = shuffled(split.forget_indices, loop.seed, "landing")[:LOOKED_AT]
         self._retain = shuffled(split.retain_indices, loop.seed, "landing")[:LOOKED_AT]
@@ -98,22 +107,31 @@ class Landing:
         """
         self._segment.ends_at(self._model)
         share = self._loop.replicas.from_first(partial(self._share, asked))
-        self._segment.put(self._model, share)
+        self._put(share)
         return share
 
     def _share(self, asked: float) -> float:
         near = max(NEAR, 1 / len(self._forget)) * max(1 - self.start, LEAST_WAY)
         reached = self.degree()
         if reached > asked + near:
-            line = (0.0, self.start), (1.0, reached)
+            # Statistics taken anew may be enough to forget by: the line then begins elsewhere.
+            start = self._measured(0.0) if self._settle else self.start
+            if start >= asked:
+                return 0.0
+            line = (0.0, start), (1.0, reached)
             return share_with(self._measured, asked, between=line, tolerance=near)[0]
         if reached < asked - near:
             return self._beyond(asked, near, reached)
         return 1.0
 
     def _measured(self, share: float) -> float:
-        self._segment.put(self._model, share)
+        self._put(share)
         return self.degree()
+
+    def _put(self, share: float) -> None:
+        self._segment.put(self._model, share)
+        if self._settle:
+            self._settle()
 
     def _beyond(self, asked: float, near: float, reached: float) -> float:
         """The nearest share beyond 1 whose weights cost L_r no more than a step may."""

@@ -6,14 +6,19 @@ the forget batches alone drove UA to 100 % at γ = 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-__all__ = ["POLICIES", "apply_policy", "has_batch_statistics", "recalibrate", "running_statistics"]
+from gradpivot.modes import evaluating
+
+__all__ = [
+    "POLICIES", "apply_policy", "has_batch_statistics", "recalibrate", "running_statistics", "statistics_kept",
+]  # fmt: skip
 
 POLICIES = ("frozen", "train", "recalibrate")
 """``frozen``: running statistics are used and kept. ``train``: the usual train mode, as in the literature.
@@ -35,18 +40,30 @@ def recalibrate(model: nn.Module, batches: Iterable[Any], forward: Callable[[nn.
     if not layers:
         return
     momenta = [layer.momentum for layer in layers]
-    was_training = [module.training for module in model.modules()]
-    model.eval()
-    for layer in layers:
-        layer.reset_running_stats()
-        layer.momentum = None  # PyTorch's cumulative average
-        layer.train()
-    for batch in batches:
-        forward(model, batch)
+    with evaluating(model):
+        for layer in layers:
+            layer.reset_running_stats()
+            layer.momentum = None  # PyTorch's cumulative average
+            layer.train()
+        for batch in batches:
+            forward(model, batch)
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
-    for module, training in zip(model.modules(), was_training, strict=True):
-        module.training = training
+
+
+@contextmanager
+def statistics_kept(model: nn.Module) -> Iterator[None]:
+    """Let passes in train mode leave the running statistics as they are."""
+    layers = [m for m in model.modules() if isinstance(m, _NormBase) and m.track_running_stats]
+    momenta = [layer.momentum for layer in layers]
+    for layer in layers:
+        # Not put back afterwards: the backward pass may need the very buffers.
+        layer.momentum = 0.0
+    try:
+        yield
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
 
 
 def running_statistics(model: nn.Module) -> list[Tensor]:

@@ -7,8 +7,7 @@ Micikevicius et al., "Mixed Precision Training" (ICLR 2018).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from gradpivot.gradient import gradient_of
 from gradpivot.parallel import Gradient, Replicas
 from gradpivot.randomness import rewinder
 
-__all__ = ["PRECISIONS", "Passes", "check_precision", "evaluating"]
+__all__ = ["PRECISIONS", "Passes", "check_precision"]
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 """``float32`` leaves everything as the model has it; the others are autocast around the losses."""
@@ -159,19 +158,6 @@ class Passes:
 
     def _buffers(self) -> list[Tensor]:
         return [buffer.detach() for buffer in self._model.buffers()] if self._model is not None else []
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode for the block, without compiling a second program for it; every module's mode comes back."""
-    modes = [module.training for module in model.modules()]
-    model.eval()
-    try:
-        with torch.compiler.set_stance("force_eager"):
-            yield
-    finally:
-        for module, training in zip(model.modules(), modes, strict=True):
-            module.training = training
 
 
 def _refuse_other_types(model: nn.Module, precision: str) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.gradient import gradient_of
+from gradpivot.modes import evaluating
 
 if TYPE_CHECKING:
     from gradpivot.tasks.task import Task
@@ -42,13 +43,8 @@ def saliency_mask(
         GradPivotError: if the share rounds to no weight at all.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
-    modes = [module.training for module in model.modules()]
-    model.eval()
-    try:
+    with evaluating(model):
         sums = _summed_gradients(model, task, batches, parameters)
-    finally:
-        for module, training in zip(model.modules(), modes, strict=True):
-            module.training = training
     saliency = torch.cat([s.abs_().reshape(-1).to(sums[0].device) for s in sums])
     total = float(saliency.sum(dtype=torch.float64))
     if not math.isfinite(total):

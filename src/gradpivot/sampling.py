@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError
+from gradpivot.modes import evaluating
 from gradpivot.randomness import derive, isolated
 
 if TYPE_CHECKING:
@@ -121,14 +122,8 @@ class Sampler:
         self, model: nn.Module, task: Diffusion, wanted: _Wanted, count: Callable[[int], None]
     ) -> Tensor:
         """One batch in eval mode; modes and generators come back before anybody else sees them."""
-        modes = [module.training for module in model.modules()]
-        model.eval()
-        try:
-            with isolated():
-                return self._reversed(model, task, wanted, count)
-        finally:
-            for module, training in zip(model.modules(), modes, strict=True):
-                module.training = training
+        with evaluating(model), isolated():
+            return self._reversed(model, task, wanted, count)
 
     def _reversed(
         self, model: nn.Module, task: Diffusion, wanted: _Wanted, count: Callable[[int], None]

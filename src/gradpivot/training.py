@@ -26,7 +26,7 @@ from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate.evaluation import predictions, scored_part
 from gradpivot.loop import Loop, Outcome, Progress
-from gradpivot.precision import evaluating
+from gradpivot.modes import evaluating
 from gradpivot.provenance import environment
 from gradpivot.randomness import derive, isolated
 from gradpivot.tasks.task import predicts

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import math
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ from gradpivot import CUP, WS, Classification, ForgetSplit, Retrain, unlearn
 from gradpivot.checkpoint import Checkpoint
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
-from gradpivot.normalisation import apply_policy, recalibrate
+from gradpivot.normalisation import apply_policy, recalibrate, statistics_kept
 from gradpivot.optimizers import rate_factor
 from gradpivot.parallel import Replicas
 from gradpivot.testing import blobs, trained
@@ -42,6 +43,18 @@ def test_recalibrated_statistics_are_the_average_over_what_is_given():
     torch.testing.assert_close(statistics(model), expected, atol=1e-5, rtol=1e-4)
     assert model.layers[1].momentum == 0.1
     assert model.training
+
+
+def test_kept_statistics_do_not_follow_a_pass_in_train_mode():
+    model = nn.Sequential(nn.BatchNorm1d(3, momentum=0.3), nn.Linear(3, 2)).train()
+    before = copy.deepcopy(model.state_dict())
+    with statistics_kept(model):
+        loss = model(torch.randn(8, 3) + 5).square().sum()
+    loss.backward()
+    assert torch.equal(model[0].running_mean, before["0.running_mean"])
+    assert torch.equal(model[0].running_var, before["0.running_var"])
+    model(torch.full((8, 3), 10.0))
+    assert model[0].running_mean == pytest.approx([3.0] * 3)
 
 
 def test_plain_training_recalibrates_too():

@@ -59,6 +59,15 @@ def test_gamma_is_the_degree_with_other_optimisers(settings):
     assert max(pushing) <= 1e-6
 
 
+@pytest.mark.parametrize("batchnorm", ["train", "recalibrate"])
+@pytest.mark.parametrize("gamma", [0.2, 0.4, 0.7, 0.9])
+def test_gamma_is_the_degree_where_batchnorm_hides_it_from_the_batches(batchnorm, gamma):
+    """In train mode a batch of one class is normalised by itself: 3 of 4 of its samples are then wrong at any time."""
+    result = unlearn(trained(), split(), CUP(gamma=gamma, lr=0.02, epochs=8, batchnorm=batchnorm))
+    assert result.scores.ua == pytest.approx(asked_degree(gamma), abs=0.05)
+    assert result.scores.ra > 0.95
+
+
 def test_a_step_that_hurts_is_taken_back():
     """A first step of this length would leave nothing of the model."""
     result = unlearn(trained(), split(), CUP(gamma=0.9, lr=1e3, epochs=8))

@@ -31,7 +31,7 @@ from gradpivot.evaluate.evaluation import SetPredictions, evaluate, predictions,
 from gradpivot.evaluate.membership import threshold_attack
 from gradpivot.evaluate.scores import METRICS
 from gradpivot.frontier.pareto import distance
-from gradpivot.precision import evaluating
+from gradpivot.modes import evaluating
 from gradpivot.tasks.classification import Classification
 
 if TYPE_CHECKING:

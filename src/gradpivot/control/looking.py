@@ -17,7 +17,7 @@ from gradpivot.data.order import shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate.evaluation import SetPredictions, predictions, scored_part
 from gradpivot.evaluate.membership import attack_auc, threshold_attack
-from gradpivot.precision import evaluating
+from gradpivot.modes import evaluating
 
 if TYPE_CHECKING:
     from torch import nn

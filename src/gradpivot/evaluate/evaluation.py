@@ -15,8 +15,8 @@ from gradpivot.errors import NonFiniteError
 from gradpivot.evaluate.folding import may_gain, quick_copy
 from gradpivot.evaluate.membership import membership_attack
 from gradpivot.evaluate.scores import Scores
+from gradpivot.modes import evaluating
 from gradpivot.parallel import Replicas
-from gradpivot.precision import evaluating
 from gradpivot.randomness import derive, isolated
 from gradpivot.weights import weights_digest
 

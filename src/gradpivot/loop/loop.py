@@ -142,8 +142,7 @@ class Loop(Stepping):
 
         For a method that changes weights after its last step.
         """
-        if recipe.batchnorm == "recalibrate":
-            self._recalibrate_over_retain(model, task, split, recipe, self._loader(split.train, model))
+        self._recalibrate_over_retain(model, task, split, recipe, self._loader(split.train, model))
 
     def _steps(
         self, model: nn.Module, recipe: Recipe, plan: Plan, loader: Loader

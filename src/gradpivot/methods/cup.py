@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
@@ -96,7 +97,9 @@ class CUP(ForgettingDescent):
         from gradpivot.tasks.task import meaning_of
 
         forgetting = meaning_of(task, objective(self.objective))
-        landing = Landing(model, task, split, loop, forgetting)
+        anew = partial(loop.recalibrate, model, task, split, self)
+        settle = anew if self.batchnorm == "recalibrate" else None
+        landing = Landing(model, task, split, loop, forgetting, settle)
         asked = landing.start + (1 - landing.start) * asked_degree(self.gamma)
         unit = getattr(task, "loss_unit", 1.0)
         softest = SOFTEST if forgetting.gives_back else 0.0
@@ -104,7 +107,7 @@ class CUP(ForgettingDescent):
         longest = LONGEST_MOVE * landing.weights_length / self.lr
         for batch in loop.paired_batches(model, task, split, self):
             _resume(course, length, loop)
-            forget = _Watched(task, model, batch.forget, forgetting)
+            forget = _Watched(task, model, batch.forget, forgetting, self.batchnorm)
             retain = partial(task.retain_loss, model, batch.retain)
             gradients = loop.gradients(forget=forget, retain=retain)
             before = gradients.forget_loss or 0.0, gradients.retain_loss or 0.0
@@ -133,7 +136,6 @@ class CUP(ForgettingDescent):
                 **course.columns(),
             )
         loop.record(landed=landing.at(asked))
-        loop.recalibrate(model, task, split, self)
 
 
 def _gradual(task: Task) -> GradualTask:
@@ -146,16 +148,41 @@ def _gradual(task: Task) -> GradualTask:
 
 
 class _Watched:
-    """A forget loss that also sees how much of its batch is forgotten, in the same forward pass."""
+    """A forget loss that also sees how much of its batch is forgotten, in the same forward pass where that can be.
 
-    def __init__(self, task: GradualTask, model: nn.Module, batch: Any, forgetting: Objective) -> None:
-        self._run = partial(task.forgetting, model, batch, forgetting)
+    A batch of one class that BatchNorm normalises by itself looks like any other and tells nothing of UA: in train mode
+    the degree takes a pass of its own, by the running statistics. If those are taken anew after the run
+    (``recalibrate``), they follow the retain batches alone, as they then will.
+    """
+
+    def __init__(
+        self, task: GradualTask, model: nn.Module, batch: Any, forgetting: Objective, batchnorm: str
+    ) -> None:
+        self._model, self._recalibrates = model, batchnorm == "recalibrate"
+        self._task, self._given = task, (model, batch, forgetting)
         self.degree = 0.0
 
     def __call__(self) -> Tensor:
-        loss, degree = self._run()
-        self.degree = float(degree.mean())
-        return loss
+        from gradpivot.normalisation import has_batch_statistics, statistics_kept
+
+        if not has_batch_statistics(self._model):
+            loss, degree = self._task.forgetting(*self._given)
+            self.degree = float(degree.mean())
+            return loss
+        self.degree = self._degree_by_itself()
+        with statistics_kept(self._model) if self._recalibrates else nullcontext():
+            return self._task.forget_loss(*self._given)
+
+    def _degree_by_itself(self) -> float:
+        from torch import no_grad
+
+        from gradpivot.modes import evaluating
+        from gradpivot.randomness import isolated
+        from gradpivot.tasks.task import degree_of
+
+        # What is drawn here is not missing there: the losses are looked at again under the same numbers.
+        with no_grad(), isolated(), evaluating(self._model):
+            return float(degree_of(self._task, *self._given).mean())
 
 
 def _resume(course: Course, length: StepLength, loop: Loop) -> None:
