@@ -67,6 +67,36 @@ def test_but_not_where_that_hurts_what_is_kept():
     assert to.at(0.5) == 1
 
 
+def test_a_line_that_leads_away_is_not_followed():
+    """The run came to know what it should forget: farther along it knows even more."""
+    model = Shifted()
+    with torch.no_grad():
+        model.bias.fill_(-0.8)
+    to = landing(model)
+    with torch.no_grad():
+        model.bias.fill_(-0.9)
+    assert to.at(0.2) == 1
+    assert to.degree() == pytest.approx(0.1, abs=0.011)
+
+
+class Tide(Shifted):
+    """Past a bias of −0.5 it goes back."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        score = 50 * (x[:, 0] - 0.5 - (self.bias + 0.5).abs())
+        return torch.stack([torch.zeros_like(score), score], 1)
+
+
+def test_nor_beyond_where_it_turns():
+    model = Tide()
+    to = landing(model)
+    with torch.no_grad():
+        model.bias.fill_(-0.52)
+    share = to.at(0.6)
+    assert share == 1
+    assert to.degree() == pytest.approx(0.48, abs=0.011)
+
+
 def test_what_is_near_enough_stays_bit_for_bit():
     model = Shifted()
     to = landing(model)

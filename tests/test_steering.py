@@ -43,7 +43,7 @@ def test_the_scale_is_even_and_ends_where_it_should():
     seen=st.lists(st.tuples(shares, shares, st.integers(1, 512), losses), min_size=1),
 )
 def test_the_intensity_stays_in_its_bounds(start, asked, seen):
-    course = Course(start, asked)
+    course = Course(start, asked, 0.5)
     for progress, degree, samples, retain in seen:
         assert SOFTEST <= course.intensity(progress, degree, samples, retain) <= HARDEST
         assert 0 <= course.evidence <= 1
@@ -51,7 +51,7 @@ def test_the_intensity_stays_in_its_bounds(start, asked, seen):
 
 def test_it_pushes_while_behind_holds_when_there_and_gives_back_beyond():
     def after(degree: float) -> float:
-        course = Course(0.0, 0.5)
+        course = Course(0.0, 0.5, 0.01)
         for _ in range(50):
             intensity = course.intensity(1.0, degree, 64, 0.01)
         return intensity
@@ -62,7 +62,7 @@ def test_it_pushes_while_behind_holds_when_there_and_gives_back_beyond():
 
 
 def test_a_run_on_its_course_has_no_lag_however_slow_the_average():
-    course = Course(0.0, 1.0)
+    course = Course(0.0, 1.0, 0.01)
     for step in range(40):
         progress = step / 40
         course.intensity(progress, course.by_now(progress), 1, 0.01)
@@ -70,7 +70,7 @@ def test_a_run_on_its_course_has_no_lag_however_slow_the_average():
 
 
 def test_it_repairs_before_it_forgets_more():
-    course = Course(0.0, 1.0)
+    course = Course(0.0, 1.0, 0.01)
     course.intensity(0.0, 0.0, 128, 0.01)
     for _ in range(20):
         intensity = course.intensity(RAMP, 0.0, 128, 0.02 + LOSS_BUDGET)
@@ -78,15 +78,22 @@ def test_it_repairs_before_it_forgets_more():
     assert intensity == REPAIR
 
 
+def test_one_easy_batch_makes_the_others_no_damage():
+    course = Course(0.0, 1.0, 0.75)
+    for loss in (0.1, *[0.75] * 20):
+        course.intensity(RAMP, 0.0, 8, loss)
+        assert not course.is_hurt
+
+
 def test_a_course_continues_from_what_the_history_keeps():
     seen = [(i / 20, i / 25, 16, 0.1 + i / 100) for i in range(20)]
-    whole, first = Course(0.1, 0.9), Course(0.1, 0.9)
+    whole, first = Course(0.1, 0.9, 0.1), Course(0.1, 0.9, 0.1)
     for one in seen:
         whole.intensity(*one)
     for one in seen[:10]:
         first.intensity(*one)
-    second = Course(0.1, 0.9)
-    second.resume(first.columns(), seen[0][3])
+    second = Course(0.1, 0.9, 0.1)
+    second.resume(first.columns())
     for one in seen[10:]:
         second.intensity(*one)
     assert second == whole
@@ -152,3 +159,11 @@ def test_the_rate_stays_positive_and_finite(steps):
     for fb, fa, rb, ra, pf, pr, grow in steps:
         length.judge(Change(fb, fa, pf), Change(rb, ra, pr), grow=grow)
         assert 0 < length.rate < math.inf
+
+
+@pytest.mark.parametrize(("after", "grow"), [(math.nan, False), (9.0, False), (1.0, True)])
+def test_also_after_a_thousand_bad_or_good_ones(after, grow):
+    length = StepLength()
+    for _ in range(1000):
+        length.judge(Change(1.0, after, 0.0), flat(), grow=grow)
+    assert 0 < 1 / length.rate < math.inf

@@ -134,20 +134,24 @@ class Landing:
             self._settle()
 
     def _beyond(self, asked: float, near: float, reached: float) -> float:
-        """The nearest share beyond 1 whose weights cost L_r no more than a step may."""
+        """The share beyond 1 that comes nearest to ``asked``, as long as its weights cost L_r no more than a step may.
+
+        It ends where the degree falls: a line that leads away leads nowhere.
+        """
         bound = self.retain_loss() + RETAIN_TOLERANCE * getattr(self._task, "loss_unit", 1.0)
-        last = 1.0, reached
-        for share in BEYOND:
+        seen = [(1.0, reached)]
+        for share in BEYOND if reached > self.start else ():
             degree = self._measured(share)
-            if not self.retain_loss() <= bound:
+            if degree < seen[-1][1] or not self.retain_loss() <= bound:
                 break
             if degree > asked + near:
-                between = last, (share, degree)
+                between = seen[-1], (share, degree)
                 return share_with(self._measured, asked, between=between, tolerance=near, looks=FINE)[0]
+            seen.append((share, degree))
             if degree >= asked - near:
-                return share
-            last = share, degree
-        return last[0]
+                break
+        # Of equal ones the first: it is the least way from where the run ended.
+        return min(seen, key=lambda found: abs(found[1] - asked))[0]
 
     def _passes(self, indices: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
         return self._loop.pass_over(self._model, self._data, indices, _BATCH)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 __all__ = ["LONGEST_MOVE", "Change", "Course", "StepLength", "asked_degree", "gamma_for"]
@@ -53,6 +53,9 @@ CAUTION = 0.5
 """Steps grow while a run lags and uses less than half of what it may."""
 LAG = 0.02
 SHORTEST_CUT = 0.05
+LEAST_RATE = 1e-12
+MOST_RATE = 1e12
+"""Beyond these a rate means nothing, and would leave the range of numbers in the end."""
 CALM = 0.1
 """Steps shrink to this in the last part of a run: what it has settled on is then not left by chance."""
 LEAST_WAY = 1e-3
@@ -89,17 +92,21 @@ class Course:
             lag.
         evidence: How much that mean has seen, in [0, 1].
         retain_level: A mean of L_r likewise.
-        retain_start: The first L_r.
+        retain_start: L_r before the run, over enough samples: one batch may be easy or hard by chance, and everything
+            after it would look hurt or whole.
     """
 
     start: float
     asked: float
+    retain_start: float
     unit: float = 1.0
     softest: float = SOFTEST
     lag: float = 0.0
     evidence: float = 0.0
-    retain_level: float | None = None
-    retain_start: float | None = None
+    retain_level: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.retain_level = self.retain_start
 
     def by_now(self, progress: float) -> float:
         """The degree of forgetting that a run should have when a share ``progress`` of it is done."""
@@ -120,8 +127,6 @@ class Course:
         way = 1 - self.start
         behind = (self.by_now(progress) - degree) / way if way > LEAST_WAY else 0.0
         self.lag += share * (behind - self.lag)
-        if self.retain_start is None or self.retain_level is None:
-            self.retain_start = self.retain_level = retain_loss
         self.retain_level += share * (retain_loss - self.retain_level)
         hardest = REPAIR if self.is_hurt else HARDEST
         return min(max(GAIN * self.behind, self.softest), hardest)
@@ -134,8 +139,6 @@ class Course:
     @property
     def is_hurt(self) -> bool:
         """Whether what should be kept has lost more than the budget."""
-        if self.retain_level is None or self.retain_start is None:
-            return False
         return self.retain_level > self.retain_start + LOSS_BUDGET * self.unit
 
     @staticmethod
@@ -143,14 +146,13 @@ class Course:
         """What steps are multiplied with: 1 until the ramp ends, then down to a tenth."""
         return 1 - (1 - CALM) * max(0.0, (progress - RAMP) / (1 - RAMP))
 
-    def columns(self) -> dict[str, float | None]:
+    def columns(self) -> dict[str, float]:
         """What a history keeps, and :meth:`resume` needs."""
         return {"lag": self.lag, "evidence": self.evidence, "retain_level": self.retain_level}
 
-    def resume(self, row: Mapping[str, Any], retain_start: float) -> None:
+    def resume(self, row: Mapping[str, Any]) -> None:
         """Continue after the step whose columns these are."""
-        self.lag, self.evidence = row["lag"], row["evidence"]
-        self.retain_level, self.retain_start = row["retain_level"], retain_start
+        self.lag, self.evidence, self.retain_level = row["lag"], row["evidence"], row["retain_level"]
 
 
 class Change(NamedTuple):
@@ -204,14 +206,17 @@ class StepLength:
             grow: Whether longer steps are wanted.
         """
         if not (math.isfinite(forget.after) and math.isfinite(retain.after)):
-            self.rate *= SHORTEST_CUT
+            self._multiply(SHORTEST_CUT)
             return False
         forget, retain = forget.by(self.unit), retain.by(self.unit)
         reach = FORGET_REACH + FORGET_REACH_SHARE * abs(forget.before)
         used = max(retain.actual / RETAIN_TOLERANCE, abs(forget.actual) / reach)
         strain = max(used, forget.bend, retain.bend)
         if strain > 1:
-            self.rate *= max(1 / strain, SHORTEST_CUT)
+            self._multiply(max(1 / strain, SHORTEST_CUT))
         elif grow and strain < CAUTION:
-            self.rate *= GROWTH
+            self._multiply(GROWTH)
         return used <= TAKE_BACK
+
+    def _multiply(self, factor: float) -> None:
+        self.rate = min(max(self.rate * factor, LEAST_RATE), MOST_RATE)

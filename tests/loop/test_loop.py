@@ -11,6 +11,7 @@ from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, WS, Classification, ForgetSplit, Retrain, unlearn
 from gradpivot.checkpoint import Checkpoint
+from gradpivot.data.order import cut, shuffled
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
 from gradpivot.normalisation import apply_policy, recalibrate, statistics_kept
@@ -55,6 +56,22 @@ def test_kept_statistics_do_not_follow_a_pass_in_train_mode():
     assert torch.equal(model[0].running_var, before["0.running_var"])
     model(torch.full((8, 3), 10.0))
     assert model[0].running_mean == pytest.approx([3.0] * 3)
+
+
+@pytest.mark.parametrize("policy", ["frozen", "train"])
+def test_the_level_of_what_is_kept_is_that_of_a_runs_batches(policy):
+    model, method = trained(), CUP(batch_size=8, batchnorm=policy)
+    model.layers[3].p = 0.0
+    before = copy.deepcopy(model.state_dict())
+    level = Loop().retain_level(model, Classification(), split(), method)
+    for name, value in model.state_dict().items():
+        # Batches are counted where a layer asks for that; nothing else may have changed.
+        assert name.endswith("num_batches_tracked") or torch.equal(value, before[name])
+    apply_policy(model, policy)
+    order = cut(shuffled(split().retain_indices, 0, "level"), 8)
+    inputs, targets = blobs().tensors
+    losses = [len(i) * nn.functional.cross_entropy(model(inputs[i]), targets[i]).item() for i in order]
+    assert level == pytest.approx(sum(losses) / sum(map(len, order)), rel=1e-5)
 
 
 def test_plain_training_recalibrates_too():

@@ -29,6 +29,7 @@ __all__ = [
     "paired_plan",
     "plain_batch_size",
     "plain_plan",
+    "retain_batch_size",
     "sequential_plan",
 ]
 
@@ -147,6 +148,12 @@ def plain_plan(indices: np.ndarray, recipe: Recipe, seed: int) -> Plan:
 def forget_batch_size(split: ForgetSplit, recipe: Recipe) -> int:
     """Forget samples a batch."""
     return recipe.batch_size or default_batch_size(len(split.forget_indices))
+
+
+def retain_batch_size(split: ForgetSplit, recipe: Recipe) -> int:
+    """Retain samples a batch beside forget samples."""
+    beside = recipe.retain_batch_size or min(forget_batch_size(split, recipe), len(split.forget_indices))
+    return min(beside, len(split.retain_indices))
 
 
 def plain_batch_size(recipe: Recipe) -> int:

@@ -19,7 +19,7 @@ from gradpivot.parallel import Gradient, Part, Replicas, Side
 from gradpivot.precision import Passes
 from gradpivot.randomness import derive, drawing_for, isolated
 
-__all__ = ["Gradients", "Loss", "LossesOfStep", "mean_gradient"]
+__all__ = ["Gradients", "Loss", "LossesOfStep", "mean_gradient", "single_samples_refused"]
 
 Loss = Callable[[], Tensor]
 
@@ -170,12 +170,19 @@ def _loss_and_gradient(
 
     Scaled before the backward pass: where that itself exchanges gradients (SyncBatchNorm), they must be scaled already.
     """
-    try:
+    with single_samples_refused():
         return passes.loss_and_gradient(loss if share == 1 else lambda: loss() * share, parameters, together)
+
+
+@contextmanager
+def single_samples_refused() -> Iterator[None]:
+    """Say what to do where torch says that one sample has no variance."""
+    try:
+        yield
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
         raise GradPivotError(
-            "a batch of one sample cannot go through BatchNorm in train mode; use batchnorm='frozen', or forget "
-            "more than one sample"
+            "a batch of one sample cannot go through BatchNorm in train mode; use batchnorm='frozen', or have more "
+            "than one sample to forget and to keep"
         ) from None

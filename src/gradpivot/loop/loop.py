@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from gradpivot.checkpoint import Checkpoint
@@ -25,13 +28,21 @@ from gradpivot.loop.batches import (
     paired_plan,
     plain_batch_size,
     plain_plan,
+    retain_batch_size,
     sequential_plan,
 )
+from gradpivot.loop.gradients import single_samples_refused
 from gradpivot.loop.history import History
 from gradpivot.loop.outcome import Diverged, ModelFactory, Outcome, RunnableMethod
 from gradpivot.loop.stepping import Stepping
 from gradpivot.motion import Descending
-from gradpivot.normalisation import apply_policy, has_batch_statistics, recalibrate, running_statistics
+from gradpivot.normalisation import (
+    apply_policy,
+    has_batch_statistics,
+    recalibrate,
+    running_statistics,
+    statistics_kept,
+)
 from gradpivot.optimizers import Recipe
 from gradpivot.precision import Passes
 from gradpivot.randomness import derive, isolated, reseed
@@ -42,6 +53,8 @@ if TYPE_CHECKING:
     from gradpivot.tasks.task import Task
 
 __all__ = ["Loop"]
+
+_LEAST_SURVEYED, _MOST_SURVEYED = 128, 1000
 
 
 @dataclass(kw_only=True)
@@ -143,6 +156,31 @@ class Loop(Stepping):
         For a method that changes weights after its last step.
         """
         self._recalibrate_over_retain(model, task, split, recipe, self._loader(split.train, model))
+
+    def retain_level(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> float:
+        """The mean L_r of the model as it is, as the retain batches of a paired run show it: augmented, in its mode.
+
+        Over a quarter as many samples as the run will see, but 128 at least and 1000 at most. No step is counted, and
+        running statistics stay what they are.
+        """
+        return self.replicas.from_first(partial(self._retain_level, model, task, split, recipe))
+
+    @torch.no_grad()
+    def _retain_level(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> float:
+        apply_policy(model, recipe.batchnorm)
+        size = retain_batch_size(split, recipe)
+        in_run = size * paired_plan(split, recipe, self.seed).total
+        looked_at = min(max(in_run // 4, _LEAST_SURVEYED), _MOST_SURVEYED)
+        chosen = shuffled(split.retain_indices, self.seed, "level")[:looked_at]
+        # The size matters to BatchNorm alone; larger batches are faster.
+        order = cut(chosen, size if has_batch_statistics(model) else max(size, _LEAST_SURVEYED))
+        batches = self._loader(split.train, model).batches(order, 0, recipe.augment)
+        with isolated(derive(self.seed, "level")), statistics_kept(model), single_samples_refused():
+            losses = [
+                len(indices) * self._passes.loss(partial(task.retain_loss, model, batch))
+                for indices, batch in zip(order, batches, strict=True)
+            ]
+        return math.fsum(losses) / len(chosen)
 
     def _steps(
         self, model: nn.Module, recipe: Recipe, plan: Plan, loader: Loader

@@ -103,7 +103,8 @@ class CUP(ForgettingDescent):
         asked = landing.start + (1 - landing.start) * asked_degree(self.gamma)
         unit = getattr(task, "loss_unit", 1.0)
         softest = SOFTEST if forgetting.gives_back else 0.0
-        course, length = Course(landing.start, asked, unit, softest), StepLength(unit=unit)
+        kept = loop.retain_level(model, task, split, self)
+        course, length = Course(landing.start, asked, kept, unit, softest), StepLength(unit=unit)
         longest = LONGEST_MOVE * landing.weights_length / self.lr
         for batch in loop.paired_batches(model, task, split, self):
             _resume(course, length, loop)
@@ -117,8 +118,7 @@ class CUP(ForgettingDescent):
             rate = length.rate * course.calm(batch.progress)
             weights, size = limited(weights, gradients.gram, longest / rate)
             moved = loop.step(gradients, weights, rate=rate, promised=(intensity >= 0, True))
-            forget_loss = partial(task.forget_loss, model, batch.forget, forgetting)
-            after = loop.losses_again(forget=forget_loss, retain=retain)
+            after = loop.losses_again(forget=forget.again, retain=retain)
             changes = [Change(*change) for change in zip(before, after, moved, strict=True)]
             wanting = course.behind > LAG and not course.is_hurt and degree < 1 and size < longest / rate
             kept = length.judge(*changes, grow=wanting)
@@ -163,13 +163,28 @@ class _Watched:
         self.degree = 0.0
 
     def __call__(self) -> Tensor:
-        from gradpivot.normalisation import has_batch_statistics, statistics_kept
+        from gradpivot.normalisation import has_batch_statistics
 
-        if not has_batch_statistics(self._model):
-            loss, degree = self._task.forgetting(*self._given)
-            self.degree = float(degree.mean())
-            return loss
-        self.degree = self._degree_by_itself()
+        if has_batch_statistics(self._model):
+            self.degree = self._degree_by_itself()
+            return self._loss_alone()
+        loss, degree = self._task.forgetting(*self._given)
+        self.degree = float(degree.mean())
+        return loss
+
+    def again(self) -> Tensor:
+        """The loss as it was computed before, draw by draw: another way to it may take other random numbers."""
+        from gradpivot.normalisation import has_batch_statistics
+
+        return (
+            self._loss_alone()
+            if has_batch_statistics(self._model)
+            else self._task.forgetting(*self._given)[0]
+        )
+
+    def _loss_alone(self) -> Tensor:
+        from gradpivot.normalisation import statistics_kept
+
         with statistics_kept(self._model) if self._recalibrates else nullcontext():
             return self._task.forget_loss(*self._given)
 
@@ -177,17 +192,19 @@ class _Watched:
         from torch import no_grad
 
         from gradpivot.modes import evaluating
-        from gradpivot.randomness import isolated
+        from gradpivot.randomness import rewinder
         from gradpivot.tasks.task import degree_of
 
-        # What is drawn here is not missing there: the losses are looked at again under the same numbers.
-        with no_grad(), isolated(), evaluating(self._model):
-            return float(degree_of(self._task, *self._given).mean())
+        rewind = rewinder()
+        with no_grad(), evaluating(self._model):
+            degree = float(degree_of(self._task, *self._given).mean())
+        rewind()
+        return degree
 
 
 def _resume(course: Course, length: StepLength, loop: Loop) -> None:
     """Take up the state that a killed run left in its history."""
     row = loop.last_row
-    if course.retain_start is None and row is not None:
-        course.resume(row, loop.recorded("retain_loss")[0])
+    if course.evidence == 0 and row is not None:
+        course.resume(row)
         length.rate = row["rate"]
