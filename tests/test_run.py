@@ -4,14 +4,16 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from torch.utils.data import TensorDataset
 
-from gradpivot import GA, trace
+from gradpivot import GA, ForgetSplit, trace, unlearn
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
+from gradpivot.methods.method import Method
 from gradpivot.parallel import Replicas
 from gradpivot.run import Running, run_method
 from gradpivot.tasks.classification import Classification
-from gradpivot.testing import MethodContract, trained
+from gradpivot.testing import MethodContract, blobs, trained
 
 
 def test_what_is_left_open_is_the_usual():
@@ -50,3 +52,40 @@ def test_what_is_no_setting_or_no_seed_is_refused():
         trace(trained(), split, GA(epochs=1), values=[0.1], sed=1)
     with pytest.raises(GradPivotError, match="the seed is None"):
         run_method(trained(), split, GA(epochs=1), Running(seed=None))
+
+
+def steps_made(split: ForgetSplit, method: Method | None = None, **options: object) -> tuple[str, list[int]]:
+    """What a run is refused with, and what it had done by then."""
+    done: list[int] = []
+    with pytest.raises(GradPivotError) as refused:
+        unlearn(
+            trained(),
+            split,
+            method or GA(epochs=1),
+            progress=lambda step, total: done.append(step),
+            **options,
+        )
+    return str(refused.value), done
+
+
+@pytest.mark.parametrize("count", [0, -5])
+def test_what_could_not_be_scored_is_refused_before_the_first_step(count):
+    told, done = steps_made(ForgetSplit.by_class(blobs(), blobs(seed=1), 0), retain_scored=count)
+    assert told == f"retain_scored is {count}; give at least 1, or None for all retain samples"
+    assert not done
+
+
+def test_so_is_a_test_set_without_what_is_kept():
+    inputs, labels = blobs(seed=1).tensors
+    only = TensorDataset(inputs[labels == 0], labels[labels == 0])
+    told, done = steps_made(ForgetSplit.by_class(blobs(), only, 0))
+    assert "no sample of a retained class" in told
+    assert not done
+
+
+def test_and_statistics_of_one_sample():
+    data = TensorDataset(*(part[[0, 40, 41, 80]] for part in blobs().tensors))
+    split = ForgetSplit.by_index(data, blobs(seed=1), [0, 1, 2])
+    told, done = steps_made(split, GA(epochs=1, batchnorm="recalibrate"))
+    assert "one sample to keep has no variance" in told
+    assert not done

@@ -24,6 +24,7 @@ from gradpivot.methods.method import Method
 from gradpivot.parallel import Replicas
 from gradpivot.run import Options, Result, Running, run_method
 from gradpivot.tasks.classification import Classification
+from gradpivot.tasks.task import predicts
 
 if TYPE_CHECKING:
     from torch import nn
@@ -239,6 +240,11 @@ def trace(
     kept = None if checkpoint is None else Path(checkpoint)
     # The run is kept until its line is scored: that may be interrupted, too.
     running = replace(Running.of(**options), checkpoint=kept, keep_checkpoint=True)
+    if not predicts(running.task):
+        raise GradPivotError(
+            "a trace is a frontier of RA and UA, and a generator predicts no label; sweep it with a recipe, which "
+            "judges its samples (docs/diffusion.md), or run unlearn() for each value"
+        )
     found: dict[str, Any]
     with _progress(progress, f"{method.title} over {method.knob}") as report:
         if quick:

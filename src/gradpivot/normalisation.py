@@ -10,19 +10,26 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
+from gradpivot.data.loader import Loader
+from gradpivot.data.order import cut, shuffled
 from gradpivot.modes import evaluating
 
 __all__ = [
-    "POLICIES", "apply_policy", "has_batch_statistics", "recalibrate", "running_statistics", "statistics_kept",
+    "POLICIES", "apply_policy", "has_batch_statistics", "recalibrate", "recalibrate_over", "running_statistics",
+    "statistics_kept",
 ]  # fmt: skip
 
 POLICIES = ("frozen", "train", "recalibrate")
 """``frozen``: running statistics are used and kept. ``train``: the usual train mode, as in the literature.
 ``recalibrate``: train mode, then new statistics from retain data alone."""
+
+_SAMPLES = 2048
+_LEAST_BATCH = 64
 
 
 def apply_policy(model: nn.Module, policy: str) -> None:
@@ -34,21 +41,58 @@ def apply_policy(model: nn.Module, policy: str) -> None:
 
 
 @torch.no_grad()
-def recalibrate(model: nn.Module, batches: Iterable[Any], forward: Callable[[nn.Module, Any], Any]) -> None:
-    """Replace running statistics by the plain average over ``batches``; weights stay as they are."""
+def recalibrate(
+    model: nn.Module, batches: Iterable[tuple[int, Any]], forward: Callable[[nn.Module, Any], Any]
+) -> None:
+    """Replace running statistics by their mean over ``batches``; weights stay as they are.
+
+    Args:
+        model: Gets its modes back afterwards.
+        batches: (Samples, batch): each counts by how many samples it has.
+        forward: Runs the model on a batch.
+    """
     layers = _layers(model)
     if not layers:
         return
     momenta = [layer.momentum for layer in layers]
+    seen = 0
     with evaluating(model):
         for layer in layers:
             layer.reset_running_stats()
-            layer.momentum = None  # PyTorch's cumulative average
             layer.train()
-        for batch in batches:
+        for samples, batch in batches:
+            seen += samples
+            for layer in layers:
+                layer.momentum = samples / seen
             forward(model, batch)
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
+
+
+def recalibrate_over(
+    model: nn.Module,
+    dataset: Any,
+    indices: np.ndarray,
+    forward: Callable[[nn.Module, Any], Any],
+    *,
+    batch_size: int,
+    seed: int,
+    workers: int = 0,
+) -> None:
+    """:func:`recalibrate` over some samples of a data set, 2048 random ones at most, without augmentation.
+
+    Args:
+        model: Whose statistics.
+        dataset: What it was trained on.
+        indices: The samples to keep.
+        forward: Runs the model on a batch.
+        batch_size: That of the run, but 64 at least: the variance of a small batch is a poor one.
+        seed: Decides which samples.
+        workers: Data-loading processes.
+    """
+    order = cut(shuffled(indices, seed, "recalibrate")[:_SAMPLES], max(batch_size, _LEAST_BATCH))
+    loader = Loader(dataset, next(model.parameters()).device, seed, workers)
+    recalibrate(model, zip(map(len, order), loader.batches(order, -1), strict=True), forward)
 
 
 @contextmanager

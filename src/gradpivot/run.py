@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from torch import nn
 
+from gradpivot.data.order import default_batch_size
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate.evaluation import evaluate
+from gradpivot.evaluate.evaluation import check_scorable, evaluate
 from gradpivot.evaluate.scores import Scored, Scores
 from gradpivot.frontier.frontier import Point
 from gradpivot.loop import Loop, Outcome, Progress
 from gradpivot.methods.method import Method
+from gradpivot.normalisation import recalibrate_over
 from gradpivot.parallel import Replicas
 from gradpivot.provenance import environment
 from gradpivot.sharding import is_sharded
@@ -172,6 +174,20 @@ class Running:
             replicas=self.replicas,
         )
 
+    def settle(self, split: ForgetSplit, method: Method, model: nn.Module) -> None:
+        """Take BatchNorm's statistics anew for weights moved by hand, where the policy does so after a run."""
+        if getattr(method, "batchnorm", None) == "recalibrate":
+            size = getattr(method, "batch_size", None) or default_batch_size(len(split.forget_indices))
+            recalibrate_over(
+                model,
+                split.train,
+                split.retain_indices,
+                self.task.retain_loss,
+                batch_size=size,
+                seed=self.seed,
+                workers=self.workers,
+            )
+
     @property
     def looking(self) -> dict[str, Any]:
         """What scoring has to know."""
@@ -203,7 +219,7 @@ def run_method(
         running: How it is computed; as usual if not given.
     """
     running = running or Running()
-    check_run(model, method, running.seed)
+    check_run(model, split, method, running)
     loop = running.loop(running.checkpoint)
     outcome = loop.run(method, model, running.task, split, key=running.key(split, method, model))
     unlearned = time.perf_counter()
@@ -240,13 +256,19 @@ def _scored(
         return replace(outcome, diverged=told), Scores.of_diverged()
 
 
-def check_run(model: nn.Module, method: Method, seed: int) -> None:
-    """Raise, before anything is computed, if one of these is not what it should be."""
+def check_run(model: nn.Module, split: ForgetSplit, method: Method, running: Running) -> None:
+    """Raise, before anything is computed, if one of these is not what it should be, or what comes out not scorable."""
     _check_model(model)
     if not isinstance(method, Method):
         raise GradPivotError(f"the method is {method!r}; give one with its settings, such as CUP(gamma=0.5)")
-    if not isinstance(seed, int):
-        raise GradPivotError(f"the seed is {seed!r}; give a whole number")
+    if not isinstance(running.seed, int):
+        raise GradPivotError(f"the seed is {running.seed!r}; give a whole number")
+    if predicts(running.task):
+        check_scorable(split, running.retain_scored)
+    if getattr(method, "batchnorm", None) == "recalibrate" and len(split.retain_indices) < 2:
+        raise GradPivotError(
+            "batchnorm is 'recalibrate', and one sample to keep has no variance; use batchnorm='frozen'"
+        )
 
 
 def _check_model(model: nn.Module) -> None:

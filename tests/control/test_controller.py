@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, WS, ForgetSplit, Retrain, Targeted, unlearn
 from gradpivot.control.controller import search_for
@@ -100,6 +104,35 @@ def test_the_original_is_not_changed_and_may_be_enough():
     assert result.tries == ()
     unlearn(model, split(), QUICK, until="UA>=60")
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("part", ["validation", "test"])
+def test_an_auc_that_cannot_be_told_is_refused_before_the_first_step(part):
+    whole = blobs(seed=1)
+    inputs, labels = whole.tensors
+    without = TensorDataset(inputs[labels != 0], labels[labels != 0])
+    test, validation = (whole, without) if part == "validation" else (without, whole)
+    done = []
+    with pytest.raises(GradPivotError, match=f"the {part} data have no sample of a forgotten class"):
+        unlearn(
+            trained(),
+            ForgetSplit.by_class(blobs(), test, 0, validation=validation),
+            QUICK,
+            until="UA>=60",
+            keep="AUC<=99",
+            progress=lambda step, total: done.append(step),
+        )
+    assert not done
+
+
+def test_statistics_of_the_walk_are_those_of_its_weights():
+    method = replace(QUICK, epochs=8, lr=0.02, batchnorm="recalibrate")
+    result = unlearn(trained(), split(), method, until="UA>=40", keep="UA<=70")
+    assert result.met
+    anew = copy.deepcopy(result.model)
+    Running().settle(split(), method, anew)
+    assert result.provenance["target"]["share"] != 1
+    torch.testing.assert_close(result.model.layers[1].running_mean, anew.layers[1].running_mean)
 
 
 def test_the_auc_of_the_test_part_is_told():

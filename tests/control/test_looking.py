@@ -5,8 +5,8 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from gradpivot import CUP, GA, IU, RL, WS, ForgetSplit, Retrain
-from gradpivot.control.looking import FORWARD, Looker, gradients_of_run, steering_split
+from gradpivot import ForgetSplit
+from gradpivot.control.looking import FORWARD, Looker, steering_split
 from gradpivot.control.targets import STEERABLE, Seen
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import evaluate, predictions
@@ -96,20 +96,3 @@ def test_the_models_modes_stay():
     model = trained().train()
     Looker(steering_split(some_split()), TASK, 1.0).look(model, {"ua", "ra"})
     assert all(module.training for module in model.modules())
-
-
-@pytest.mark.parametrize(
-    ("method", "gradients"),
-    [
-        (CUP(), 5 * (40 + 40)),
-        (CUP(epochs=2, batch_size=10, retain_batch_size=5), 2 * (40 + 20)),
-        (WS(epochs=1), 80),
-        (GA(epochs=3), 3 * 40),
-        (RL(epochs=1), 80),
-        (RL(epochs=1, order="sequential"), 40 + 80),
-        (Retrain(epochs=2), 2 * 80),
-        (IU(), 40 + 80),
-    ],
-)
-def test_what_a_plain_run_takes(method, gradients):
-    assert gradients_of_run(method, some_split()) == gradients

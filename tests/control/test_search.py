@@ -57,7 +57,9 @@ class World:
         return Seen(**{name: known[name] for name in metrics})
 
     def search(self, until: str, keep: str | None = None, method=None):
-        return Search(self.model, method or CUP(), Targets.read(until, keep), self, self.run).go()
+        return Search(
+            self.model, method or CUP(), Targets.read(until, keep), self, self.run, lambda model: None
+        ).go()
 
 
 @pytest.mark.parametrize("asked", [1, 25, 50, 75, 90, 95, 99, 100])
@@ -98,7 +100,7 @@ def test_a_run_that_falls_short_is_continued():
             outcome.model.weight[0, 0] = min(outcome.model.weight[0, 0].item(), 0.6 * number)
         return outcome
 
-    found = Search(world.model, CUP(), Targets.read("UA>=90"), world, short).go()
+    found = Search(world.model, CUP(), Targets.read("UA>=90"), world, short, lambda model: None).go()
     assert found.met
     assert [one.reached for one in found.tries] == [False, True]
     assert world.runs[1][2] == pytest.approx(0.6)
@@ -172,7 +174,7 @@ def test_another_method_runs_once_as_it_is():
 def test_whatever_the_world_is_like_the_verdict_is_true_and_paid_for(asked, kept, harm, reach, heal, look):
     world = World(harm, reach, heal, look)
     targets = Targets.read(f"UA>={asked}", f"RA>={kept}")
-    found = Search(world.model, CUP(), targets, world, world.run).go()
+    found = Search(world.model, CUP(), targets, world, world.run, lambda model: None).go()
     conditions = (*targets.until, *targets.keep)
     assert found.met == all(condition.holds(found.place.seen) for condition in conditions)
     assert (found.binding is None) == found.met

@@ -38,9 +38,10 @@ def test_recalibrated_statistics_are_the_average_over_what_is_given():
     model = trained()
     features = blobs(seed=7).tensors[0]
     model.train()
-    batches = features.split(30)
-    recalibrate(model, batches, lambda m, x: m(x))
-    expected = torch.stack([model.layers[0](b).mean(0) for b in batches]).mean(0)
+    batches = features.split(50)
+    assert len(batches[-1]) == 20
+    recalibrate(model, [(len(b), b) for b in batches], lambda m, x: m(x))
+    expected = model.layers[0](features).mean(0)
     torch.testing.assert_close(statistics(model), expected, atol=1e-5, rtol=1e-4)
     assert model.layers[1].momentum == 0.1
     assert model.training

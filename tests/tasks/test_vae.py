@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 from torch.distributions import Normal, kl_divergence
+from torch.utils.data import TensorDataset
 
-from gradpivot import CUP
+from gradpivot import CUP, trace, unlearn
 from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
@@ -188,3 +189,17 @@ def test_the_degree_is_the_share_of_knowing_nothing(model):
     assert degree.tolist() == pytest.approx((losses / task.ignorance).clamp(0, 1).tolist(), rel=1e-6)
     assert loss.item() == pytest.approx(objective("hinge").of(losses, task.ignorance).item())
     assert task.loss_unit == pytest.approx(math.log(2) / math.log(10))
+
+
+def test_a_run_gives_the_model_and_no_scores(model):
+    data = TensorDataset(IMAGES, LABELS)
+    split = ForgetSplit.by_class(data, data, 0)
+    result = unlearn(model, split, CUP(objective="hinge", epochs=1), task=Autoencoding())
+    assert result.scores is None
+    assert result.history["degree"]
+
+
+def test_a_trace_is_refused_before_its_runs(model):
+    data = TensorDataset(IMAGES, LABELS)
+    with pytest.raises(GradPivotError, match="a generator predicts no label"):
+        trace(model, ForgetSplit.by_class(data, data, 0), CUP(objective="hinge"), task=Autoencoding())

@@ -18,13 +18,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradpivot.control.looking import FORWARD, gradients_of_run
-from gradpivot.data.loader import Loader
-from gradpivot.data.order import cut, default_batch_size, shuffled
+from gradpivot.control.looking import FORWARD
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import evaluate, scored_part
 from gradpivot.methods.cup import CUP
-from gradpivot.normalisation import recalibrate
 from gradpivot.run import Result, Running, run_method
 from gradpivot.segment import Segment
 from gradpivot.steering import gamma_for
@@ -42,7 +39,6 @@ __all__ = ["POINTS", "Continuation", "Cost", "continuation", "to_the_end", "wide
 POINTS = 11
 NARROWEST = 2.0**-10
 """Shares nearer than this are not told apart: where the forget set falls at once, there is nothing in between."""
-_RECALIBRATED_ON = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +117,7 @@ def continuation(
         return evaluate(one, split, running.task, **running.looking)
 
     original = scored(model)
-    line = _Line(model, run, method, original, scored, partial(_refresh, split, method, running))
+    line = _Line(model, run, method, original, scored, partial(running.settle, split, method))
     while line.count < points:
         tell(line.count, points)
         share = widest_gap(line.seen())
@@ -162,10 +158,10 @@ class _Line:
         method: CUP,
         original: Scores,
         scored: Callable[[nn.Module], Scores],
-        refresh: Callable[[nn.Module], None],
+        settle: Callable[[nn.Module], None],
     ) -> None:
         self._run, self._method, self._original = run, method, original
-        self._scored, self._refresh = scored, refresh
+        self._scored, self._settle = scored, settle
         self._segment = Segment(start)
         self._segment.ends_at(run.model)
         first = copy.deepcopy(run.model)
@@ -192,7 +188,7 @@ class _Line:
         started = time.perf_counter()
         model = copy.deepcopy(self._run.model)
         self._segment.put(model, share)
-        self._refresh(model)
+        self._settle(model)
         scores = self._scored(model)
         self._points[share] = (model, scores, time.perf_counter() - started)
 
@@ -235,17 +231,7 @@ def to_the_end(method: Method, points: int | None = None) -> CUP:
     return replace(method, gamma=1.0)
 
 
-def _refresh(split: ForgetSplit, method: CUP, running: Running, model: nn.Module) -> None:
-    """BatchNorm statistics of these weights, where the policy takes them anew after a run; as the Loop does."""
-    if method.batchnorm != "recalibrate":
-        return
-    size = method.batch_size or default_batch_size(len(split.forget_indices))
-    loader = Loader(split.train, next(model.parameters()).device, running.seed, running.workers)
-    order = shuffled(split.retain_indices, running.seed, "recalibrate")[:_RECALIBRATED_ON]
-    recalibrate(model, loader.batches(cut(order, max(size, 64)), -1), running.task.retain_loss)
-
-
 def _scoring(split: ForgetSplit, method: CUP, retain_scored: int | None) -> float:
     """Scoring a model, in plain runs."""
     n_forget, n_retain = len(split.forget_indices), len(scored_part(split.retain_indices, retain_scored))
-    return FORWARD * (n_forget + n_retain + len(split.test_indices)) / gradients_of_run(method, split)
+    return FORWARD * (n_forget + n_retain + len(split.test_indices)) / method.gradients(split)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.control.finished import Shelf
-from gradpivot.control.looking import Looker, Looks, gradients_of_run, steering_split
+from gradpivot.control.looking import Looker, Looks, same_kind, steering_split
 from gradpivot.control.sampled import SampleLooker
 from gradpivot.control.search import MOST_RUNS, Found, Search, Try
 from gradpivot.control.targets import Seen, Targets
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.evaluation import evaluate
+from gradpivot.evaluate.evaluation import check_scorable, evaluate
 from gradpivot.parallel import Replicas
 from gradpivot.run import Result, Running, check_run
 from gradpivot.tasks.task import predicts
@@ -96,13 +97,20 @@ def unlearn_until(
             an examination.
     """
     split = split.with_validation()
+    asked = targets.metrics_until | targets.metrics_keep
+    if predicts(running.task):
+        # Before the search: one part steers, the other has the last word after all of it.
+        check_scorable(split, running.retain_scored)
+        if "auc" in asked:
+            same_kind(steering_split(split), "validation")
+            same_kind(split, "test")
     found, looker = search_for(model, split, method, targets, running, examination)
     unlearned = time.perf_counter()
     scores = None
     if predicts(running.task):
         scores = evaluate(found.model, split, running.task, **running.looking)
     auc = None
-    if "auc" in targets.metrics_until | targets.metrics_keep:
+    if "auc" in asked:
         auc = Looker(split, running.task, 1.0, **running.looking).look(found.model, {"auc"}).auc
     if running.checkpoint is not None and not running.keep_checkpoint:
         forget_checkpoints(running.checkpoint, running.replicas)
@@ -140,10 +148,10 @@ def search_for(
     examination: Examination | None = None,
 ) -> tuple[Found, Looks]:
     """The part of :func:`unlearn_until` that steers: the data of ``split.test`` are not within its reach."""
-    check_run(model, method, running.seed)
-    check_walkable(method)
     steering, shelf = steering_split(split), Shelf(running.checkpoint, running.replicas)
-    looker = _looker(steering, running, gradients_of_run(method, split), targets, examination)
+    check_run(model, steering, method, running)
+    check_walkable(method)
+    looker = _looker(steering, running, method.gradients(split), targets, examination)
 
     def run(number: int, chosen: Method, start: nn.Module) -> Outcome:
         key = f"{running.key(split, chosen, start)} target"
@@ -155,7 +163,8 @@ def search_for(
         shelf.put(number, key, outcome)
         return outcome
 
-    return Search(model, method, targets, looker, run).go(), looker
+    settle = partial(running.settle, steering, method)
+    return Search(model, method, targets, looker, run, settle).go(), looker
 
 
 def _looker(
@@ -165,8 +174,9 @@ def _looker(
         return Looker(split, running.task, plain, **running.looking)
     if examination is None:
         raise GradPivotError(
-            "a generator predicts no label, so targets are about its samples; say how these are judged: examination=, "
-            "or a problem with judging"
+            "a generator predicts no label, so targets are about its samples, and unlearn() does not know how to judge "
+            "these; give an examination to gradpivot.control.controller.unlearn_until, or use `gradpivot unlearn "
+            "--problem` with one that has judging"
         )
     looker = SampleLooker(examination, plain)
     looker.check(targets.metrics_until | targets.metrics_keep)

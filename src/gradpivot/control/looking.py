@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from torch import nn
 
     from gradpivot.data.split import ForgetSplit
-    from gradpivot.methods.method import Method
     from gradpivot.parallel import Replicas
     from gradpivot.tasks.task import Task
 
-__all__ = ["FORWARD", "Looker", "Looks", "gradients_of_run", "steering_split"]
+__all__ = ["FORWARD", "Looker", "Looks", "same_kind", "steering_split"]
 
 FORWARD = 1 / 3
 """What a forward pass of a sample costs, in gradients of a sample: a backward pass takes two forward passes' work."""
@@ -43,20 +42,22 @@ def steering_split(split: ForgetSplit) -> ForgetSplit:
     return replace(split, test=split.validation, validation=None, validation_source="none")
 
 
-def gradients_of_run(method: Method, split: ForgetSplit) -> float:
-    """How many gradients of a sample one plain run of the method takes, by its settings."""
-    n_forget, n_retain = len(split.forget_indices), len(split.retain_indices)
-    if method.one_shot:
-        return float(n_forget + n_retain)
-    size, beside = getattr(method, "batch_size", None), getattr(method, "retain_batch_size", None)
-    # RL and SalUn may go through D_f and then D_r.
-    passes_all = method.uses_all_retain or getattr(method, "order", None) == "sequential"
-    kept = n_retain if passes_all else n_forget * (beside / size if size and beside else 1)
-    samples = method.needs_forget * n_forget + method.needs_retain * kept
-    iterations = getattr(method, "iterations", None)
-    if iterations and size:
-        return float(iterations * size * samples / max(n_forget, 1))
-    return float(getattr(method, "epochs", 1) * samples)
+def same_kind(split: ForgetSplit, called: str) -> np.ndarray:
+    """The test samples of the forgotten classes; for other forgetting the whole set is of the same kind.
+
+    Args:
+        split: Whose test part.
+        called: What that part is to whoever reads the error.
+    """
+    if split.kind != "class":
+        return np.arange(len(split.test))
+    alike = np.flatnonzero(np.isin(split.test_labels, split.classes))
+    if len(alike) == 0:
+        raise GradPivotError(
+            f"the {called} data have no sample of a forgotten class to compare with, and AUC cannot be measured; "
+            f"give {called} data that have, or ask for UA or MIA"
+        )
+    return alike
 
 
 class Looks(Protocol):
@@ -153,7 +154,7 @@ class Looker:
         if "mia" in metrics:
             found["mia"] = self._mia(model, forget, unseen, retain)
         if "auc" in metrics:
-            alike = self._over(model, split.test, self._of_the_same_kind())
+            alike = self._over(model, split.test, same_kind(split, "validation"))
             auc = attack_auc(forget.confidence, alike.confidence)
             found["auc"] = max(auc, 1 - auc)
 
@@ -180,18 +181,6 @@ class Looker:
             members = retain.confidence[places]
         nonmembers = shuffled(unseen.confidence, 0, "nonmembers")[:balanced]
         return threshold_attack(members, nonmembers, forget.confidence).share
-
-    def _of_the_same_kind(self) -> np.ndarray:
-        """Validation samples of the forgotten classes; for other forgetting the whole set is of the same kind."""
-        if self._split.kind != "class":
-            return np.arange(len(self._split.test))
-        alike = np.flatnonzero(np.isin(self._split.test_labels, self._split.classes))
-        if len(alike) == 0:
-            raise GradPivotError(
-                "the validation data have no sample of a forgotten class to compare with, and AUC cannot be measured; "
-                "give validation data that have, or ask for UA or MIA"
-            )
-        return alike
 
     def _over(self, model: nn.Module, dataset: Any, indices: np.ndarray) -> SetPredictions:
         self.spent += FORWARD * len(indices) / self._plain

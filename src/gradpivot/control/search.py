@@ -134,11 +134,20 @@ class Search:
         targets: What was asked for.
         looker: Scores models.
         run: Makes a run.
+        settle: Puts in order what weights that were moved by hand need, such as BatchNorm's statistics.
     """
 
-    def __init__(self, model: nn.Module, method: Method, targets: Targets, looker: Looks, run: Run) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        method: Method,
+        targets: Targets,
+        looker: Looks,
+        run: Run,
+        settle: Callable[[nn.Module], None],
+    ) -> None:
         self._original, self._method, self._targets = model, method, targets
-        self._looker, self._run = looker, run
+        self._looker, self._run, self._settle = looker, run, settle
         self._budget = BUDGET if looker.is_limited else math.inf
         self._until = targets.metrics_until | {"ua"}
         self._lines: list[tuple[Segment, Outcome]] = []
@@ -343,6 +352,8 @@ class Search:
         segment, outcome = self._lines[place.run - 1]
         model = copy.deepcopy(outcome.model)
         segment.put(model, place.share)
+        if place.share != 1:
+            self._settle(model)
         return model
 
 

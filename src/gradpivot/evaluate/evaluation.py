@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 
 from gradpivot.data.loader import Loader
 from gradpivot.data.order import cut, shuffled
-from gradpivot.errors import NonFiniteError
+from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate.folding import may_gain, quick_copy
 from gradpivot.evaluate.membership import membership_attack
 from gradpivot.evaluate.scores import Scores
@@ -140,8 +140,20 @@ def evaluate(
     )
 
 
+def check_scorable(split: ForgetSplit, retain_scored: int | None) -> None:
+    """Raise for what :func:`evaluate` could not score: there may be hours of work before it is called."""
+    scored_part(split.retain_indices, retain_scored)
+    _ = split.test_indices
+
+
 def scored_part(indices: np.ndarray, count: int | None) -> np.ndarray:
-    """A fixed random part of the retain set, in order; all of it if ``count`` is None or as large."""
+    """A fixed random part of the retain set, in order; all of it if ``count`` is None or as large.
+
+    Raises:
+        GradPivotError: for a count below 1.
+    """
+    if count is not None and count < 1:
+        raise GradPivotError(f"retain_scored is {count}; give at least 1, or None for all retain samples")
     if count is None or count >= len(indices):
         return indices
     return np.sort(shuffled(indices, 0, "scored")[:count])

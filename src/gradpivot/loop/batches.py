@@ -26,6 +26,7 @@ __all__ = [
     "PairedBatch",
     "Plan",
     "forget_batch_size",
+    "forget_plan",
     "paired_plan",
     "plain_batch_size",
     "plain_plan",
@@ -45,6 +46,8 @@ class Batch:
     """Whether these are samples to forget."""
     ends_epoch: bool = False
     """Whether every sample has been seen once more after this; told by :meth:`Loop.batches` alone."""
+    indices: np.ndarray | None = None
+    """Which training samples these are, in their order; told by :meth:`Loop.forget_batches` alone."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,19 @@ def paired_plan(split: ForgetSplit, recipe: Recipe, seed: int) -> Plan:
         total=_steps(recipe, per_epoch),
         smallest=smallest,
         order=lambda epoch: paired_order(forget, retain, size, seed, epoch, recipe.retain_batch_size),
+    )
+
+
+def forget_plan(split: ForgetSplit, recipe: Recipe, seed: int) -> Plan:
+    """Every forget sample once an epoch, in the batches of :func:`paired_plan`."""
+    forget, size = split.forget_indices, forget_batch_size(split, recipe)
+    per_epoch = batch_count(len(forget), size)
+    return Plan(
+        per_epoch=per_epoch,
+        total=_steps(recipe, per_epoch),
+        smallest=smallest_batch(len(forget), size),
+        order=lambda epoch: (cut(shuffled(forget, seed, "forget", epoch), size),),
+        forgetting=per_epoch,
     )
 
 

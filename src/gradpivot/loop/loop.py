@@ -25,6 +25,7 @@ from gradpivot.loop.batches import (
     PairedBatch,
     Plan,
     forget_batch_size,
+    forget_plan,
     paired_plan,
     plain_batch_size,
     plain_plan,
@@ -39,7 +40,7 @@ from gradpivot.motion import Descending
 from gradpivot.normalisation import (
     apply_policy,
     has_batch_statistics,
-    recalibrate,
+    recalibrate_over,
     running_statistics,
     statistics_kept,
 )
@@ -128,7 +129,17 @@ class Loop(Stepping):
         self._mask_if_asked(model, task, split, recipe, loader)
         for indices, (forget, retain) in self._steps(model, recipe, plan, loader):
             yield PairedBatch(forget, retain, plan.progress(self._step), indices[0])
-        self._recalibrate_over_retain(model, task, split, recipe, loader)
+        self.recalibrate(model, task, split, recipe)
+
+    def forget_batches(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe
+    ) -> Iterator[Batch]:
+        """Every forget sample once an epoch, as in :meth:`paired_batches`, for a method that looks at nothing else."""
+        plan, loader = forget_plan(split, recipe, self.seed), self._loader(split.train, model)
+        self._mask_if_asked(model, task, split, recipe, loader)
+        for (indices,), (data,) in self._steps(model, recipe, plan, loader):
+            yield Batch(data, plan.progress(self._step), forgets=True, indices=indices)
+        self.recalibrate(model, task, split, recipe)
 
     def sequential_batches(
         self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe
@@ -138,7 +149,7 @@ class Loop(Stepping):
         self._mask_if_asked(model, task, split, recipe, loader)
         for _, (data,) in self._steps(model, recipe, plan, loader):
             yield Batch(data, plan.progress(self._step), forgets=plan.forgets(self._step))
-        self._recalibrate_over_retain(model, task, split, recipe, loader)
+        self.recalibrate(model, task, split, recipe)
 
     def batches(
         self, model: nn.Module, task: Task, dataset: Any, indices: np.ndarray, recipe: Recipe
@@ -148,14 +159,15 @@ class Loop(Stepping):
         for _, (data,) in self._steps(model, recipe, plan, loader):
             yield Batch(data, plan.progress(self._step), ends_epoch=plan.ends_epoch(self._step))
         self._running.take_average()
-        self._recalibrate_if_asked(model, task, indices, recipe, loader, plain_batch_size(recipe))
+        self._recalibrate_if_asked(model, task, dataset, indices, recipe, plain_batch_size(recipe))
 
     def recalibrate(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> None:
-        """Take BatchNorm's statistics from retain data once more if the policy is ``recalibrate``.
+        """Take BatchNorm's statistics from retain data if the policy is ``recalibrate``.
 
-        For a method that changes weights after its last step.
+        After the last step; and once more for a method that changes weights after that.
         """
-        self._recalibrate_over_retain(model, task, split, recipe, self._loader(split.train, model))
+        size = forget_batch_size(split, recipe)
+        self._recalibrate_if_asked(model, task, split.train, split.retain_indices, recipe, size)
 
     def retain_level(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> float:
         """The mean L_r of the model as it is, as the retain batches of a paired run show it: augmented, in its mode.
@@ -244,18 +256,19 @@ class Loop(Stepping):
         except NonFiniteError as error:
             raise Diverged(self._step, str(error)) from None
 
-    def _recalibrate_over_retain(
-        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe, loader: Loader
-    ) -> None:
-        size = forget_batch_size(split, recipe)
-        self._recalibrate_if_asked(model, task, split.retain_indices, recipe, loader, size)
-
     def _recalibrate_if_asked(
-        self, model: nn.Module, task: Task, indices: np.ndarray, recipe: Recipe, loader: Loader, size: int
+        self, model: nn.Module, task: Task, dataset: Any, indices: np.ndarray, recipe: Recipe, size: int
     ) -> None:
         if recipe.batchnorm == "recalibrate":
-            order = shuffled(indices, self.seed, "recalibrate")[:2048]
-            recalibrate(model, loader.batches(cut(order, max(size, 64)), -1), task.retain_loss)
+            recalibrate_over(
+                model,
+                dataset,
+                indices,
+                task.retain_loss,
+                batch_size=size,
+                seed=self.seed,
+                workers=self.workers,
+            )
 
     def _refuse_single_samples(self, model: nn.Module, smallest: int) -> None:
         """Raise, in all processes alike, if BatchNorm in train mode would see a part of fewer than two samples."""

@@ -47,8 +47,8 @@ class BE(Descent):
         task = Classification.required(task, self.title)
         _, some = next(loop.pass_over(model, split.train, split.forget_indices[:2], 2))
         with extra_output(find_head(model, task, some, self.head), derive(loop.seed, "shadow class")):
-            for batch in loop.paired_batches(model, task, split, self):
-                gradients = loop.gradients(forget=partial(_shadow_loss, task, model, batch.forget))
+            for batch in loop.forget_batches(model, task, split, self):
+                gradients = loop.gradients(forget=partial(_shadow_loss, task, model, batch.data))
                 loop.step(gradients, Weights(1.0, 0.0))
 
 

@@ -67,9 +67,10 @@ class BS(Descent):
         labels = self.labels(
             model, task, loop.pass_over(model, split.train, split.forget_indices, _LABELLED_AT_ONCE)
         )
-        for batch in loop.paired_batches(model, task, split, self):
-            inputs, targets = task.adapter(batch.forget)
-            chosen = [labels[index] for index in batch.forget_indices.tolist()]
+        for batch in loop.forget_batches(model, task, split, self):
+            inputs, targets = task.adapter(batch.data)
+            assert batch.indices is not None
+            chosen = [labels[index] for index in batch.indices.tolist()]
             gradients = loop.gradients(forget=partial(_loss_to, task, model, inputs, chosen))
             loop.step(gradients, Weights(1.0, 0.0))
             same = sum(new == old for new, old in zip(chosen, targets.reshape(-1).tolist(), strict=True))

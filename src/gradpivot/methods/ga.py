@@ -34,6 +34,6 @@ class GA(ForgettingDescent):
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Descend L_f on each forget batch."""
         forgetting = objective(self.objective)
-        for batch in loop.paired_batches(model, task, split, self):
-            gradients = loop.gradients(forget=partial(task.forget_loss, model, batch.forget, forgetting))
+        for batch in loop.forget_batches(model, task, split, self):
+            gradients = loop.gradients(forget=partial(task.forget_loss, model, batch.data, forgetting))
             loop.step(gradients, Weights(1.0, 0.0))

@@ -89,6 +89,10 @@ class Method(ABC):
             GradPivotError: with the extra that installs it.
         """
 
+    def gradients(self, split: ForgetSplit) -> float:
+        """How many gradients of a sample one run takes, by its settings: what costs are counted in."""
+        return float(len(split.forget_indices) + len(split.retain_indices))
+
     @classmethod
     def protocol(cls, name: str, **settings: Any) -> Self:
         """The method under a named protocol: ``paper`` (as printed) or ``clean`` (our safe defaults).
@@ -255,6 +259,20 @@ class Descent(Method):
         if self.max_norm is not None:
             self._check("max_norm", above=0)
         self._check_choices()
+
+    def gradients(self, split: ForgetSplit) -> float:
+        """Every sample of every batch once."""
+        from gradpivot.loop.batches import paired_plan, plain_plan
+
+        n_forget, n_retain = len(split.forget_indices), len(split.retain_indices)
+        if self.uses_all_retain:
+            plan, samples = plain_plan(split.retain_indices, self, 0), n_retain
+        else:
+            plan = paired_plan(split, self, 0)
+            beside = self.retain_batch_size
+            kept = n_forget if beside is None else plan.per_epoch * min(beside, n_retain)
+            samples = self.needs_forget * n_forget + self.needs_retain * kept
+        return plan.total / plan.per_epoch * samples
 
 
 @dataclass(frozen=True, kw_only=True)

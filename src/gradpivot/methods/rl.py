@@ -53,6 +53,15 @@ class RL(Descent):
             )
             loop.step(gradients, Weights(1.0, 1.0))
 
+    def gradients(self, split: ForgetSplit) -> float:
+        """As of any descent; in sequence, an epoch goes over both sets."""
+        from gradpivot.loop.batches import sequential_plan
+
+        if self.order != "sequential":
+            return super().gradients(split)
+        plan = sequential_plan(split, self, 0)
+        return plan.total / plan.per_epoch * (len(split.forget_indices) + len(split.retain_indices))
+
     def _sequential(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         relabelled = objective("random_label")
         for batch in loop.sequential_batches(model, task, split, self):

@@ -94,6 +94,15 @@ class SA(Descent):
             )
             loop.step(gradients, Weights(1.0, 1.0))
 
+    def gradients(self, split: ForgetSplit) -> float:
+        """Of the descent on replayed samples; drawing them and their Fisher information are not counted."""
+        from gradpivot.data.order import batch_count, default_batch_size
+
+        replayed = self.samples * max(len(split.classes), 1)
+        size = min(self.batch_size or default_batch_size(replayed), replayed)
+        steps = self.iterations or self.epochs * batch_count(replayed, size)
+        return 2.0 * size * steps
+
     def _drawn(self, model: nn.Module, task: Diffusion, split: ForgetSplit, loop: Loop) -> ForgetSplit:
         """The original's samples in the place of the data."""
         import torch

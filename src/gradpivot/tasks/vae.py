@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gradpivot.errors import GradPivotError
 from gradpivot.tasks.batch import Adapter, input_and_target
@@ -34,6 +34,8 @@ class Autoencoding:
             takes the shorter way: the encoder sends the images to codes far off, where their loss is as high as one
             likes, and the decoder makes them as before.
     """
+
+    predicts: ClassVar[bool] = False
 
     adapter: Adapter = input_and_target
     ignorance: float = math.log(2)

@@ -125,13 +125,14 @@ class MethodContract:
         Loop(factory=TinyNet).run(self.method, trained(), Classification(), split)
 
     def test_reads_what_it_declares(self) -> None:
-        """Forget samples only if it needs them, and all retain samples if it says so."""
+        """Forget and retain samples only if it needs them, and all retain samples if it says so."""
         recorded = _Recorded(blobs(per_class=20))
         split = ForgetSplit.by_class(recorded, blobs(seed=1), 0, data_id="recorded")
         recorded.read.clear()
         short = replace(self.method, epochs=1) if isinstance(self.method, Descent) else self.method
         Loop(factory=TinyNet).run(short, trained(), Classification(), split)
         assert bool(recorded.read & set(split.forget_indices.tolist())) == self.method.needs_forget
+        assert bool(recorded.read & set(split.retain_indices.tolist())) == self.method.needs_retain
         if self.method.uses_all_retain:
             assert recorded.read >= set(split.retain_indices.tolist())
 
