@@ -42,6 +42,12 @@ def test_the_head_is_the_layer_whose_output_is_the_logits(how):
     assert find_head(model, Classification(), BATCH) is model.head
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_also_of_a_half_precision_model(dtype):
+    model = Net().to(dtype)
+    assert find_head(model, Classification(), (BATCH[0].to(dtype), BATCH[1])) is model.head
+
+
 def test_a_model_that_is_its_own_head():
     model = nn.Linear(4, 3)
     assert find_head(model, Classification(), BATCH) is model

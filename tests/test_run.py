@@ -13,6 +13,7 @@ from gradpivot.methods.method import Method
 from gradpivot.parallel import Replicas
 from gradpivot.run import Running, run_method
 from gradpivot.tasks.classification import Classification
+from gradpivot.tasks.vae import Autoencoding
 from gradpivot.testing import MethodContract, blobs, trained
 
 
@@ -52,6 +53,26 @@ def test_what_is_no_setting_or_no_seed_is_refused():
         trace(trained(), split, GA(epochs=1), values=[0.1], sed=1)
     with pytest.raises(GradPivotError, match="the seed is None"):
         run_method(trained(), split, GA(epochs=1), Running(seed=None))
+
+
+def test_the_task_is_part_of_what_identifies_a_run():
+    split, method = ForgetSplit.by_class(blobs(), blobs(seed=1), 0), GA()
+
+    def key(task: object) -> str:
+        return Running(task=task).key(split, method, trained())
+
+    class Own(Classification):
+        pass
+
+    tasks = [
+        Classification(),
+        Own(),
+        Autoencoding(),
+        Autoencoding(ignorance=0.2),
+        Autoencoding(forgets="model"),
+    ]
+    assert len({key(task) for task in tasks}) == len(tasks)
+    assert key(Autoencoding(adapter=lambda batch: batch)) == key(Autoencoding(adapter=lambda batch: batch))
 
 
 def steps_made(split: ForgetSplit, method: Method | None = None, **options: object) -> tuple[str, list[int]]:

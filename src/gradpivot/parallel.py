@@ -201,7 +201,9 @@ class Replicas:
 
 def _weighted(values: Sequence[tuple[float, float | None]]) -> float | None:
     known = [share * value for share, value in values if value is not None]
-    return math.fsum(known) if len(known) == len(values) else None
+    if len(known) < len(values):
+        return None
+    return math.fsum(known) / math.fsum(share for share, _ in values)
 
 
 class _Sums:

@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["Options", "Result", "Running", "check_run", "run_key", "run_method"]
+__all__ = ["Options", "Result", "Running", "check_run", "run_method"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,19 +87,22 @@ class Result:
         )
 
 
-def run_key(
-    split: ForgetSplit,
-    method: Method,
-    seed: int,
-    model: nn.Module | None = None,
-    *,
-    precision: str = "float32",
-    compile: bool = False,
-) -> str:
-    """What identifies a run: split, full configuration, seed, the weights it starts from, how it is computed."""
-    weights = weights_digest(model) if model is not None else None
-    described = [split.hash, method.to_dict(), seed, weights, precision, compile]
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
+def _told(task: Task) -> Any:
+    """What of a task decides weights, JSON-able: its class and the plain values that a dataclass holds.
+
+    Of anything else, such as an adapter, its name: what is printed of it may be another one in each process.
+    """
+    kind = f"{type(task).__module__}.{type(task).__qualname__}"
+    if not is_dataclass(task):
+        return kind
+    values = {f.name: getattr(task, f.name) for f in fields(task)}
+    plain = (str, int, float, bool, tuple, type(None))
+    return kind, {
+        name: repr(value)
+        if isinstance(value, plain)
+        else getattr(value, "__qualname__", type(value).__qualname__)
+        for name, value in values.items()
+    }
 
 
 class Options(TypedDict, total=False):
@@ -157,8 +160,17 @@ class Running:
         return cls(**given)
 
     def key(self, split: ForgetSplit, method: Method, model: nn.Module) -> str:
-        """What identifies a run of ``method`` from ``model``: see :func:`run_key`."""
-        return run_key(split, method, self.seed, model, precision=self.precision, compile=self.compile)
+        """What identifies a run: split, full configuration, seed, the weights it starts from, how it is computed."""
+        described = [
+            split.hash,
+            method.to_dict(),
+            self.seed,
+            weights_digest(model),
+            self.precision,
+            self.compile,
+            _told(self.task),
+        ]
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
     def loop(self, checkpoint: Path | None) -> Loop:
         """A Loop for one run, which keeps its state in ``checkpoint``."""

@@ -66,6 +66,13 @@ def test_the_original_depends_on_the_seed_and_not_on_what_is_forgotten():
     assert replace(CELL, target={"kind": "random", "fraction": 0.5}).original_key == CELL.original_key
 
 
+@pytest.mark.parametrize("change", [{"retain_scored": 7}, {"judging": {"samples": 9, "classifier_key": "k"}}])
+def test_how_runs_are_scored_is_in_their_key_and_needs_no_other_original(change):
+    other = replace(CELL, setting=replace(SETTING, **change))
+    assert other.key != CELL.key
+    assert other.original_key == CELL.original_key
+
+
 def test_json_round_trip_keeps_the_key():
     again = Cell.from_dict(json.loads(json.dumps(CELL.to_dict())))
     assert again == CELL

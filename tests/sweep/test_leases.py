@@ -92,6 +92,17 @@ def test_a_claim_of_another_machine_waits_for_its_lease(store, monkeypatch):
     assert store.claim(["a"], 1) == []
 
 
+def test_so_does_one_of_a_container_that_has_this_machines_name(store, monkeypatch):
+    """It may be alive: its processes cannot be seen from here."""
+    monkeypatch.setattr(leases.Path, "readlink", lambda path: "pid:[1]")
+    other = Store(store.folder)
+    monkeypatch.setattr(leases.os, "getpid", lambda: 2**22 + 7)
+    monkeypatch.setattr(leases, "_began", lambda pid: 5)
+    other.claim(["a"], 1)
+    monkeypatch.undo()
+    assert store.claim(["a"], 1) == []
+
+
 def test_threads_never_share_a_claim(tmp_path):
     Store(tmp_path, create=True)
     keys = [f"{n:03d}" for n in range(200)]

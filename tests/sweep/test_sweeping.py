@@ -9,6 +9,7 @@ import pytest
 from gradpivot.cli import console
 from gradpivot.cli.console import duration, standing
 from gradpivot.errors import GradPivotError
+from gradpivot.frontier.record import Record
 from gradpivot.sweep import sweeping
 from gradpivot.sweep.job import Outcome
 from gradpivot.sweep.sweeping import State, Sweep
@@ -109,6 +110,21 @@ def test_a_worker_that_is_wrong_stops_the_sweep(lab):
 
     with pytest.raises(GradPivotError, match="a worker cannot do this sweep: other versions"):
         lab.sweep(Foreign())
+
+
+def test_what_came_with_a_fatal_outcome_is_kept(lab):
+    class Turning(lab.Inline):
+        """One worker turns out to be wrong as the run of another comes in, which it names first."""
+
+        def wait(self, seconds):
+            done = [*super().wait(seconds), *super().wait(seconds)]
+            if not all(isinstance(one.value, Record) for one in done):
+                return done
+            return [replace(done[0], value=None, error="other versions", fatal=True), *done[1:]]
+
+    with pytest.raises(GradPivotError, match="a worker cannot do this sweep"):
+        lab.sweep(Turning())
+    assert len(lab.store().records()) == 1
 
 
 def test_an_original_that_cannot_be_trained_stops_the_sweep(lab):

@@ -315,9 +315,10 @@ def _labels(dataset: Any, target: Target) -> np.ndarray:
     with isolated():
         if target is _second:
             if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
-                return _checked_labels(dataset.tensors[1].numpy())
+                return _checked_labels(dataset.tensors[1].numpy(force=True))
             known = getattr(dataset, "targets", None)
             if known is not None and _agree(known, dataset):
+                known = known.numpy(force=True) if isinstance(known, torch.Tensor) else known
                 return _checked_labels(np.asarray(known))
         return _checked_labels(np.asarray([_label(target, _sample(dataset, i)) for i in range(len(dataset))]))
 

@@ -58,8 +58,13 @@ class Setting:
         return digest_of(asdict(self))
 
     def original_key(self, seed: int) -> str:
-        """Which original model: everything but what is forgotten. One that the problem brings is that of all seeds."""
-        return digest_of({"original": asdict(self), "seed": seed if self.original is None else None})
+        """Which original model: everything but what is forgotten, and how that is scored.
+
+        One that the problem brings is that of all seeds.
+        """
+        scoring = {"retain_scored", "judging"}
+        described = {name: value for name, value in asdict(self).items() if name not in scoring}
+        return digest_of({"original": described, "seed": seed if self.original is None else None})
 
 
 @dataclass(frozen=True, kw_only=True)

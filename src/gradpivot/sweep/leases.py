@@ -31,7 +31,7 @@ class Leases:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._owner = f"{_host()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     def claim(self, keys: Iterable[str], most: int) -> list[str]:
         """Up to ``most`` of ``keys`` that nobody works on, now ours until we finish, release or die."""
@@ -44,7 +44,7 @@ class Leases:
                 if key not in held or _is_over(*held[key]):
                     taken.append(key)
             until = time.time() + LEASE_SECONDS
-            me = (self._owner, socket.gethostname(), os.getpid(), _began(os.getpid()) or 0, until)
+            me = (self._owner, _host(), os.getpid(), _began(os.getpid()) or 0, until)
             index.executemany(
                 "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)", [(key, *me) for key in taken]
             )
@@ -77,9 +77,18 @@ def _is_over(owner: str, host: str, pid: int, began: int, until: float) -> bool:
     A process on this machine holds it as long as it lives, asleep or not; where that cannot be seen, on another machine
     or without /proc, the heartbeat decides.
     """
-    if began and host == socket.gethostname():
+    if began and host == _host():
         return _began(pid) != began
     return time.time() > until
+
+
+def _host() -> str:
+    """This machine, and on it the set of processes that we can see: containers may share a name, and not that."""
+    try:
+        seen = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        seen = ""
+    return f"{socket.gethostname()} {seen}".strip()
 
 
 def _began(pid: int) -> int | None:

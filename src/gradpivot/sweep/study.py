@@ -15,7 +15,7 @@ from gradpivot.frontier.comparison import Comparison
 from gradpivot.frontier.frontier import Frontier, Point
 from gradpivot.methods.method import Method
 from gradpivot.provenance import environment
-from gradpivot.run import run_key, run_method
+from gradpivot.run import run_method
 from gradpivot.sweep.original import original_model
 from gradpivot.sweep.records import Records
 
@@ -157,11 +157,11 @@ def _recorded(
 ) -> Point:
     """The run's point, from its record or by running it."""
     device = str(next(model.parameters()).device)
-    key = record_key(run_key(split, method, seed, model, **computed), device, problem.retain_scored)
+    running = replace(problem.running, seed=seed, workers=workers, **computed)
+    key = record_key(running.key(split, method, model), device, problem.retain_scored)
     known = records.get(key)
     if known is not None:
         return Point.from_dict(known)
-    running = replace(problem.running, seed=seed, workers=workers, **computed)
     result = run_method(model, split, method, running)
     point = result.point()
     records.put(key, point.to_dict())

@@ -120,7 +120,8 @@ class Sweep:
         beat = time.monotonic()
         while self._missing:
             self._fill()
-            for outcome in self._engine.wait(_LOOK):
+            # What is finished first: a failure among them may end the sweep.
+            for outcome in sorted(self._engine.wait(_LOOK), key=lambda outcome: outcome.value is None):
                 self._take(outcome)
             if time.monotonic() - beat > LEASE_SECONDS / 4:
                 self._store.heartbeat()

@@ -23,7 +23,7 @@ from gradpivot.frontier.estimate import spearman
 from gradpivot.loop import Loop, RunnableMethod
 from gradpivot.provenance import environment
 from gradpivot.randomness import derive, isolated
-from gradpivot.run import run_key
+from gradpivot.run import Running
 from gradpivot.sweep.study import record_key
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.vae import Autoencoding
@@ -155,9 +155,10 @@ class _Workshop:
         factory: Callable[[], nn.Module] | None,
     ) -> _Made:
         self.tell(f"{name}: {settings.label}")
-        described = run_key(self.split, settings, self._seed, model) + _described(task)
-        key = f"{name}-{record_key(described, 'cpu', None)}"
-        path, checkpoint = self._folder / f"{key}.safetensors", self._folder / "checkpoint.pt"
+        running = Running(seed=self._seed, task=task)
+        key = f"{name}-{record_key(running.key(self.split, settings, model), 'cpu', None)}"
+        # Named by the run: one that was killed under other settings is not in the way.
+        path, checkpoint = self._folder / f"{key}.safetensors", self._folder / f"{key}.checkpoint.pt"
         if path.exists():
             with isolated(0):
                 kept = factory() if factory else copy.deepcopy(model)
@@ -170,11 +171,6 @@ class _Workshop:
             checkpoint.unlink(missing_ok=True)
         self._done += 1
         return _Made(kept.eval(), facts["seconds"], facts["diverged"])
-
-
-def _described(task: Task) -> str:
-    """What of a task decides weights."""
-    return f"{task.ignorance!r} {task.forgets}" if isinstance(task, Autoencoding) else type(task).__name__
 
 
 def _judge(recipe: VaeRecipe, workshop: _Workshop) -> Judge:

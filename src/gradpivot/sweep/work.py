@@ -29,7 +29,7 @@ from gradpivot.methods import make_method
 from gradpivot.provenance import environment
 from gradpivot.randomness import isolated
 from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import Result, run_key, run_method
+from gradpivot.run import Result, run_method
 from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.original import train_original
 from gradpivot.tasks.diffusion import Diffusion
@@ -240,20 +240,12 @@ def _unlearned(
 ) -> _Done:
     """A method's run, or the reference."""
     problem, method = _problem(cell.setting.problem), make_method(cell.method)
-    if checkpoint is not None and checkpoint.exists():
-        _discard_unusable(checkpoint, run_key(split, method, cell.seed, model))
-    result = run_method(
-        model,
-        split,
-        method,
-        replace(
-            problem.running,
-            seed=cell.seed,
-            progress=progress,
-            checkpoint=checkpoint,
-            keep_checkpoint=True,
-        ),
+    running = replace(
+        problem.running, seed=cell.seed, progress=progress, checkpoint=checkpoint, keep_checkpoint=True
     )
+    if checkpoint is not None and checkpoint.exists():
+        _discard_unusable(checkpoint, running.key(split, method, model))
+    result = run_method(model, split, method, running)
     told = telemetry(result.history)
     if examination is None:
         timing = {"unlearning": result.seconds, "evaluation": result.evaluation_seconds}
