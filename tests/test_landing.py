@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 
 from gradpivot.data.split import ForgetSplit
-from gradpivot.landing import Landing
+from gradpivot.landing import MAY_COST, Landing
 from gradpivot.loop import Loop
 from gradpivot.objectives import objective
 from gradpivot.tasks.classification import Classification
@@ -63,8 +64,25 @@ def test_but_not_where_that_hurts_what_is_kept():
     to = landing(model)
     with torch.no_grad():
         model.bias.fill_(-0.6)
-        model.keep.fill_(0.3)
+        model.keep.fill_(0.25)
     assert to.at(0.5) == 1
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.4, 1.0, math.nan])
+@pytest.mark.parametrize("asked", [0.4, 0.9])
+def test_what_a_run_may_cost_comes_before_what_was_asked_for(keep, asked):
+    model = Shifted()
+    to = landing(model)
+    before = to.retain_loss()
+    with torch.no_grad():
+        model.bias.fill_(-0.6)
+        model.keep.fill_(keep)
+    share = to.at(asked)
+    assert to.retain_loss() - before <= MAY_COST
+    assert (0 < share < 1) == math.isfinite(keep)
+    if keep < 1:
+        # And not much less than it may.
+        assert to.retain_loss() - before > 0.7 * MAY_COST
 
 
 def test_a_line_that_leads_away_is_not_followed():

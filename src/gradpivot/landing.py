@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from gradpivot.data.order import shuffled
 from gradpivot.randomness import derive, isolated
 from gradpivot.segment import Segment, share_with
-from gradpivot.steering import LEAST_WAY, RETAIN_TOLERANCE
+from gradpivot.steering import LEAST_WAY, LOSS_BUDGET, RETAIN_TOLERANCE
 from gradpivot.tasks.task import degree_of
 
 if TYPE_CHECKING:
@@ -39,7 +38,11 @@ BEYOND = (1.1, 1.2, 1.35, 1.5)
 """How far a run that fell short may be extended along its line, as long as that does no harm."""
 FINE = 4
 """Looks between two of these."""
+MAY_COST = LOSS_BUDGET + RETAIN_TOLERANCE
+"""What a run may cost in L_r (nats): the budget while it runs, and what a step may raise it by."""
 _BATCH = 256
+_FAR = 1e6
+_NEAREST = 0.01
 
 
 class Landing:
@@ -78,6 +81,7 @@ class Landing:
         """‖θ‖ of the trainable weights before the run."""
         self.start = self.degree()
         """The degree of forgetting before the run."""
+        self._bound = self.retain_loss() + MAY_COST * getattr(task, "loss_unit", 1.0)
 
     @torch.no_grad()
     def degree(self) -> float:
@@ -103,12 +107,35 @@ class Landing:
     def at(self, asked: float) -> float:
         """Move the model to where its degree is ``asked``; the share of the line that it then is on.
 
+        It stops short of that where L_r would cost more than ``MAY_COST``: what is kept comes first.
+
         Of several processes the first decides, and the weights are the same in all of them.
         """
         self._segment.ends_at(self._model)
-        share = self._loop.replicas.from_first(partial(self._share, asked))
+        share = self._loop.replicas.from_first(lambda: self._affordable(self._share(asked)))
         self._put(share)
         return share
+
+    def _affordable(self, share: float) -> float:
+        """The share, or the nearest before it whose weights cost L_r no more than a run may."""
+        cost = self._cost(share)
+        if cost <= 0:
+            return share
+        start = self._cost(0.0)
+        if start >= 0:
+            return 0.0
+        # A little less than it may, so that what is found near there is below, too.
+        aim = -0.1 * MAY_COST * getattr(self._task, "loss_unit", 1.0)
+        share, cost = share_with(self._cost, aim, between=((0.0, start), (share, cost)), tolerance=-aim)
+        while cost > 0 and share > _NEAREST:
+            cost, share = self._cost(share / 2), share / 2
+        return share if cost <= 0 else 0.0
+
+    def _cost(self, share: float) -> float:
+        """By how much L_r is above what it may be at a share of the line; a loss that is no number is far above it."""
+        self._put(share)
+        loss = self.retain_loss()
+        return loss - self._bound if math.isfinite(loss) else _FAR
 
     def _share(self, asked: float) -> float:
         near = max(NEAR, 1 / len(self._forget)) * max(1 - self.start, LEAST_WAY)

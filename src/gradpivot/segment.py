@@ -45,10 +45,11 @@ class Segment:
         if self._end is None:
             raise GradPivotError("the segment has no end yet; call ends_at(model) first")
         for tensor, start, end in zip(_moving(model), self._start, self._end, strict=True):
-            if share == 1:
-                tensor.copy_(end)
+            if share in (0, 1):
+                # 0·NaN is NaN: the way back must not pass through the end.
+                tensor.copy_(end if share else start)
             else:
-                # torch.lerp is exact at 0; beyond 1 it extrapolates.
+                # Beyond 1 it extrapolates.
                 tensor.copy_(torch.lerp(start, end, share))
 
 
