@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from gradpivot import checkpoint
 from gradpivot.checkpoint import Checkpoint
@@ -48,3 +49,17 @@ def test_zero_is_after_every_step_however_slow(tmp_path, monkeypatch):
 def test_a_time_that_is_none_is_refused(tmp_path, seconds):
     with pytest.raises(GradPivotError, match=r"every (-1|nan) s makes no sense; give seconds ≥ 0"):
         Checkpoint(tmp_path / "c.pt", "key", seconds)
+
+
+def test_what_is_no_state_of_a_run_is_not_called_damaged(tmp_path):
+    """Deleting it would be a loss: it may be the trained model."""
+    mine = tmp_path / "my_model.pt"
+    torch.save({"weight": torch.zeros(3)}, mine)
+    with pytest.raises(GradPivotError, match="is not the state of a run; name another file") as refused:
+        Checkpoint(mine, "key", 1).load()
+    assert "delete" not in str(refused.value)
+    with pytest.raises(GradPivotError, match="is a folder; name a file in it"):
+        Checkpoint(tmp_path, "key", 1).load()
+    mine.write_bytes(b"half a file")
+    with pytest.raises(GradPivotError, match=r"damaged .*, or not the state of a run"):
+        Checkpoint(mine, "key", 1).load()

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from dataclasses import fields
+import math
+import re
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from torch.utils.data import TensorDataset
 
-from gradpivot import GA, ForgetSplit, trace, unlearn
+from gradpivot import CUP, GA, ForgetSplit, trace, unlearn
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
 from gradpivot.methods.method import Method
@@ -110,3 +112,67 @@ def test_and_statistics_of_one_sample():
     told, done = steps_made(split, GA(epochs=1, batchnorm="recalibrate"))
     assert "one sample to keep has no variance" in told
     assert not done
+
+
+class Pictures:
+    """A data set whose samples are not tensors yet."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> tuple[object, int]:
+        image = type("Image", (), {"__module__": "PIL.Image"})()
+        return image, index % 2
+
+
+def test_what_the_model_cannot_be_run_on_is_one_line():
+    inputs, labels = blobs().tensors
+    for wrong, told in (
+        (inputs.double(), r"a sample is \(float64 \(4,\), int64 \(\)\), and the weights are float32"),
+        (inputs[:, :3], "a sample is .float32 .3"),
+    ):
+        data = TensorDataset(wrong, labels)
+        message, done = steps_made(ForgetSplit.by_class(data, data, 0))
+        assert "the model cannot be run on the data (RuntimeError: " in message
+        assert re.search(told, message)
+        assert not done
+    message, _ = steps_made(ForgetSplit.by_class(Pictures(), Pictures(), 0, data_id="pictures"))
+    assert "a sample holds a PIL image" in message
+    message, _ = steps_made(blobs())
+    assert message.startswith("the split is a TensorDataset; say what to forget")
+
+
+def test_samples_that_are_not_finite_are_named():
+    inputs, labels = (part.clone() for part in blobs().tensors)
+    inputs[[50, 61], 2] = math.nan
+    data = TensorDataset(inputs, labels)
+    result = unlearn(trained(), ForgetSplit.by_class(data, blobs(seed=1), 0), CUP(epochs=3, batch_size=40))
+    assert result.diverged
+    assert "the data hold NaN or infinity in the training samples" in result.diverged["reason"]
+    assert re.search(r"samples (50|61)", result.diverged["reason"])
+
+
+@pytest.mark.parametrize(
+    ("ua", "steps", "kind", "told"),
+    [
+        (0.69, 50, "class", None),
+        (
+            0.2,
+            50,
+            "class",
+            "asked for UA 71.0 %, reached 20.0 %: more would have cost too much of what is kept; a",
+        ),
+        (0.2, 5, "class", "5 steps are few"),
+        (0.2, 50, "random", "A retrained model recognises most single records, too"),
+    ],
+)
+def test_a_degree_that_was_missed_is_told(ua, steps, kind, told):
+    result = unlearn(trained(), ForgetSplit.by_class(blobs(), blobs(seed=1), 0), CUP(epochs=1))
+    made = replace(
+        result,
+        scores=replace(result.scores, ua=ua),
+        history={"step": list(range(steps)), "asked": [0.3] * (steps - 1) + [0.71]},
+        provenance={**result.provenance, "split": {"kind": kind}},
+    )
+    assert made.asked_ua == 0.71
+    assert made.missed is None if told is None else told in made.missed

@@ -290,9 +290,15 @@ def _points(results: tuple[Result, ...], shares: tuple[float, ...]) -> list[Poin
     points = [result.point() for result in results]
     if not shares:
         return points
+
+    def named(result: Result, share: float) -> str:
+        # A point that forgets next to nothing has no γ of its own: a run at 0 would be another model.
+        name = result.method.label if result.method.to_dict()["gamma"] else result.method.title
+        return f"{name}, {share:.3g} of the line"
+
     return [
-        replace(p, label=f"{p.label}, {s:.3g} of the line", settings={**p.settings, "share": s})
-        for p, s in zip(points, shares, strict=True)
+        replace(p, label=named(r, s), settings={**p.settings, "share": s})
+        for p, r, s in zip(points, results, shares, strict=True)
     ]
 
 

@@ -50,14 +50,21 @@ class Checkpoint:
         """
         if not self._path.exists():
             return None
+        if self._path.is_dir():
+            raise GradPivotError(f"the checkpoint {self._path} is a folder; name a file in it")
         try:
             saved = torch.load(self._path, map_location="cpu", weights_only=True)
-            key, self.seconds_before, state = saved["key"], saved["seconds"], saved["state"]
         except Exception as error:
             raise GradPivotError(
-                f"the checkpoint {self._path} is damaged ({type(error).__name__}); delete it to start this "
-                f"run over"
+                f"the checkpoint {self._path} is damaged ({type(error).__name__}), or not the state of a run; delete "
+                f"it to start this run over, or name another file"
             ) from error
+        if not isinstance(saved, dict) or not {"key", "seconds", "state"} <= saved.keys():
+            raise GradPivotError(
+                f"the checkpoint {self._path} is not the state of a run; name another file, and load trained weights "
+                f"into the model beforehand"
+            )
+        key, self.seconds_before, state = saved["key"], saved["seconds"], saved["state"]
         if key != self._key:
             raise GradPivotError(
                 f"the checkpoint {self._path} belongs to another run (other data, method or seed); "

@@ -6,33 +6,42 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+import torch
 from torch import nn
 
+from gradpivot.data.loader import Loader
 from gradpivot.data.order import default_batch_size
+from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate.evaluation import check_scorable, evaluate
 from gradpivot.evaluate.scores import Scored, Scores
 from gradpivot.frontier.frontier import Point
 from gradpivot.loop import Loop, Outcome, Progress
 from gradpivot.methods.method import Method
+from gradpivot.modes import evaluating
 from gradpivot.normalisation import recalibrate_over
 from gradpivot.parallel import Replicas
 from gradpivot.provenance import environment
+from gradpivot.randomness import isolated
 from gradpivot.sharding import is_sharded
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.task import predicts
 from gradpivot.weights import weights_digest
 
 if TYPE_CHECKING:
-    from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["Options", "Result", "Running", "check_run", "run_method"]
+__all__ = ["Options", "Result", "Running", "check_fits", "check_run", "run_method"]
+
+
+MISSED = 0.03
+"""Landing is exact to a point; a degree missed by more than this was not reached."""
+FEW_STEPS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +68,29 @@ class Result:
     evaluation_seconds: float
     diverged: dict[str, Any] | None
     provenance: dict[str, Any]
+
+    @property
+    def asked_ua(self) -> float | None:
+        """The UA that was asked for by γ as a degree; None for what asks for none."""
+        asked = self.history.get("asked")
+        return None if not asked or self.scores is None else float(asked[-1])
+
+    @property
+    def missed(self) -> str | None:
+        """One line if much less was forgotten than was asked for, with what may help; None if it was not."""
+        asked, steps = self.asked_ua, len(self.history.get("step", ()))
+        if asked is None or self.scores is None or self.diverged or self.scores.ua >= asked - MISSED:
+            return None
+        if steps < FEW_STEPS:
+            help_ = f"{steps} steps are few, allow it more epochs"
+        elif self.provenance["split"]["kind"] == "class":
+            help_ = "more would have cost too much of what is kept; a longer run may find a way"
+        else:
+            help_ = (
+                "more would have cost too much of what is kept. A retrained model recognises most single records, too: "
+                "ask for a target (until), or take a point of a quick trace (docs/quickstart.md)"
+            )
+        return f"asked for UA {100 * asked:.1f} %, reached {100 * self.scores.ua:.1f} %: {help_}"
 
     def point(self, judged: Scored | None = None) -> Point:
         """The run as a point of a frontier.
@@ -275,12 +307,60 @@ def check_run(model: nn.Module, split: ForgetSplit, method: Method, running: Run
         raise GradPivotError(f"the method is {method!r}; give one with its settings, such as CUP(gamma=0.5)")
     if not isinstance(running.seed, int):
         raise GradPivotError(f"the seed is {running.seed!r}; give a whole number")
+    if not isinstance(split, ForgetSplit):
+        raise GradPivotError(
+            f"the split is a {type(split).__name__}; say what to forget, for example "
+            f"ForgetSplit.by_class(train, test, 3)"
+        )
     if predicts(running.task):
         check_scorable(split, running.retain_scored)
+    check_fits(model, split, running.task)
     if getattr(method, "batchnorm", None) == "recalibrate" and len(split.retain_indices) < 2:
         raise GradPivotError(
             "batchnorm is 'recalibrate', and one sample to keep has no variance; use batchnorm='frozen'"
         )
+
+
+def check_fits(model: nn.Module, split: ForgetSplit, task: Task) -> None:
+    """Raise, in one line, if the model cannot be run on the data: one pass over two of the samples to keep."""
+    two = split.retain_indices[:2]
+    sample = split.train[int(two[0])]
+    pictures = [part for part in _parts(sample) if type(part).__module__.startswith("PIL.")]
+    if pictures:
+        raise GradPivotError(
+            "a sample holds a PIL image, which torch cannot stack; give the data set a transform that makes tensors, "
+            "such as torchvision.transforms.ToTensor()"
+        )
+    weight = next(iter(model.parameters()), None)
+    if weight is None:
+        raise GradPivotError("the model has no parameters; there is nothing to unlearn")
+    with isolated(0), torch.no_grad(), evaluating(model):
+        try:
+            batch = next(Loader(split.train, weight.device, seed=0).batches([two], epoch=0))
+            (task.predict if predicts(task) else task.retain_loss)(model, batch)
+        except GradPivotError:
+            raise
+        except Exception as error:
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            kinds = ", ".join(_kind(part) for part in _parts(sample))
+            raise GradPivotError(
+                f"the model cannot be run on the data ({told}); a sample is ({kinds}), and the weights are "
+                f"{_short(weight.dtype)}"
+            ) from error
+
+
+def _parts(sample: Any) -> Sequence[Any]:
+    return sample if isinstance(sample, tuple | list) else [sample]
+
+
+def _kind(part: Any) -> str:
+    """A part of a sample in a few words."""
+    shape = getattr(part, "shape", None)
+    return type(part).__name__ if shape is None else f"{_short(part.dtype)} {tuple(shape)}"
+
+
+def _short(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _check_model(model: nn.Module) -> None:

@@ -17,6 +17,7 @@ from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
+    from gradpivot.evaluate.scores import Scores
     from gradpivot.run import Result
     from gradpivot.training import Trained
 
@@ -39,8 +40,22 @@ def refuse_used(folder: Path, overwrite: bool) -> None:
         )
 
 
-def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, result: Result) -> None:
-    """Write the folder; ``metrics.json`` comes last, so a folder that has it is complete."""
+def write_run(
+    folder: Path,
+    config: Mapping[str, Any],
+    split: ForgetSplit,
+    result: Result,
+    original: Scores | None = None,
+) -> None:
+    """Write the folder; ``metrics.json`` comes last, so a folder that has it is complete.
+
+    Args:
+        folder: Where.
+        config: The settings, as they are read back.
+        split: What was forgotten.
+        result: What came out.
+        original: The scores there were before.
+    """
     from gradpivot.weights import save_weights
 
     write_text(folder / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
@@ -53,6 +68,8 @@ def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, resul
         "schema": _SCHEMA,
         "label": result.method.label,
         "scores": None if result.scores is None else result.scores.to_dict(),
+        "original": None if original is None else original.to_dict(),
+        "asked_ua": result.asked_ua,
         "seconds": result.seconds,
         "diverged": result.diverged,
         "provenance": result.provenance,

@@ -16,6 +16,7 @@ import yaml
 from gradpivot.cli import main
 from gradpivot.cli.parser import parse
 from gradpivot.methods import list_methods
+from gradpivot.steering import asked_degree
 from gradpivot.version import __version__
 
 QUICK = ["--classes", "3", "--epochs", "1"]
@@ -137,8 +138,16 @@ def test_unlearn_leaves_a_complete_folder_that_can_be_run_again(unlearn, tmp_pat
         "config.yaml", "environment.json", "history.csv", "metrics.json", "model.safetensors",
         "original.safetensors", "split.json",
     }  # fmt: skip
+    before, after, *_ = capsys.readouterr().out.splitlines()
+    assert before.startswith("before  RA ")
+    assert after.startswith("after   RA ")
     metrics = json.loads((folder / "metrics.json").read_text())
     assert 0 <= metrics["scores"]["ua"] <= 1
+    assert f"UA {100 * metrics['original']['ua']:.2f} %" in before
+    assert f"UA {100 * metrics['scores']['ua']:.2f} %" in after
+    assert metrics["asked_ua"] == pytest.approx(
+        metrics["original"]["ua"] + (1 - metrics["original"]["ua"]) * asked_degree(0.4)
+    )
     assert metrics["provenance"]["split"]["classes"] == [3]
     assert yaml.safe_load((folder / "config.yaml").read_text())["gamma"] == 0.4
     header, *rows = (folder / "history.csv").read_text().splitlines()
@@ -199,10 +208,27 @@ def test_protocol_sets_the_papers_defaults():
     assert parse(["unlearn", "--seed", "4", "ga", "--lr", "0.5"]).method.lr == 0.5
 
 
+def test_what_is_no_terminal_gets_its_lines_whole(unlearn, tmp_path, capsys):
+    long = "/".join(["a_long_name_of_a_folder"] * 6)
+    assert unlearn("cup", *QUICK, out=long) == 0
+    assert f"Everything is in {tmp_path / long}\n" in capsys.readouterr().out
+
+
+def test_a_trace_of_records_without_a_reference_shows_every_run(original, tmp_path, capsys):
+    (tmp_path / "who.txt").write_text("3\n14\n15\n")
+    words = ["--indices", str(tmp_path / "who.txt"), "--epochs", "1", "--values", "0", "1", "--no-reference"]
+    out = tmp_path / "traced"
+    assert main(["trace", "cup", *words, "--weights", str(original), "--out", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert sum(line.strip().startswith("CUP") for line in told.splitlines()) == 2
+
+
 def test_random_and_indexed_forgetting(unlearn, tmp_path, capsys):
     assert unlearn("cup", "--fraction", "0.1", "--epochs", "1") == 0
     (tmp_path / "who.txt").write_text("3\n14\n15\n")
+    capsys.readouterr()
     assert unlearn("cup", "--indices", str(tmp_path / "who.txt"), "--epochs", "1", out="second") == 0
+    assert "reached 0.0 %: 1 steps are few, allow it more epochs" in capsys.readouterr().err
     (tmp_path / "who.txt").unlink()
     capsys.readouterr()
     assert main(["rerun", str(tmp_path / "second")]) == 0
@@ -211,7 +237,9 @@ def test_random_and_indexed_forgetting(unlearn, tmp_path, capsys):
 def test_divergence_is_told_and_has_a_status_of_its_own(unlearn, tmp_path, capsys):
     words = ["--protocol", "paper", "--gamma", "0.9", "--lr", "0.1", "--batch-size", "8", "--classes", "3"]
     assert unlearn("cup", *words) == 3
-    assert "diverged at step" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "diverged at step" in told
+    assert "Lower lr, or set max_norm, or use objective unlikelihood." in told
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["diverged"]["step"] > 0
     assert main(["rerun", str(tmp_path / "run")]) == 3
     assert "diverged again" in capsys.readouterr().out

@@ -115,7 +115,8 @@ def test_a_target_of_a_generator_is_about_its_samples(problem, capsys):
     words = ["unlearn", "cup", "--problem", problem, "--weights", one, "--classes", "1", "--iterations", "2"]
     assert main([*words, "--until", "UA>=0", "--out", "met"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "UA>=0 is met" in told
+    assert "the original meets UA>=0 already" in told
+    assert "gradpivot judge --problem" in told
     assert Path("met/classifier.safetensors").exists()
     found = json.loads(Path("met/metrics.json").read_text())
     assert found["scores"] is None

@@ -64,7 +64,7 @@ def test_without_matplotlib_the_error_says_what_to_install(
 
     monkeypatch.setattr(builtins, "__import__", without)
     for draw in (*DRAWINGS, lambda _: explain.pivot_figure(), lambda _: explain.hypervolume_figure()):
-        with pytest.raises(GradPivotError, match=r"pip install gradpivot\[figures\]"):
+        with pytest.raises(GradPivotError, match=r"-e '.\[figures\]'"):
             draw(comparison)
 
 

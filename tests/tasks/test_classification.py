@@ -81,9 +81,16 @@ class Returns(nn.Module):
         return self.what
 
 
-@pytest.mark.parametrize("what", [(X, X), {"scores": X}, None])
-def test_outputs_without_logits_are_explained(what):
-    with pytest.raises(GradPivotError, match="must return logits"):
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ((X, X), "returns a tuple; it must return logits"),
+        (None, "returns a NoneType; it must return logits"),
+        ({"scores": X}, "returns a dictionary with 'scores', and no 'logits'"),
+    ],
+)
+def test_outputs_without_logits_are_explained(what, told):
+    with pytest.raises(GradPivotError, match=told):
         Classification().logits(Returns(what), (X, Y))
 
 

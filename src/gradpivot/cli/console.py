@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from gradpivot.control.controller import Targeted
+    from gradpivot.evaluate.scores import Scores
     from gradpivot.recipes.recipe import Forgetting, Recipe
     from gradpivot.run import Result
     from gradpivot.sweep.store import Failure
@@ -28,6 +29,9 @@ __all__ = [
     "say_json", "say_result", "say_sweep", "say_target", "say_trained", "standing", "wants_bars", "watched_sweep",
     "watched_training",
 ]  # fmt: skip
+
+_WIDE = 200
+"""Columns where nobody watches."""
 
 
 def wants_bars(as_json: bool) -> bool:
@@ -64,20 +68,39 @@ def percentages(scores: dict[str, Any]) -> str:
     return ", ".join(f"{name.upper()} {100 * scores[name]:.2f} %" for name in ("ra", "ua", "ta", "mia"))
 
 
-def say_result(result: Result, out: Path) -> None:
-    """What a run gave and where it is."""
+def say_result(result: Result, original: Scores | None, out: Path, problem: str = "") -> None:
+    """What a run gave beside what there was before it, and where it is; ``problem`` are the options that name it."""
     if result.diverged:
         say(
             f"{result.method.label} diverged at step {result.diverged['step']}: {result.diverged['reason']}.",
-            f"The last finite weights are in {out}. Lower lr, set max_norm, or use objective unlikelihood.",
+            f"The last finite weights are in {out}. {_against_divergence(result)}",
         )
-    else:
-        scored = (
-            "A generator: judge what it draws"
-            if result.scores is None
-            else percentages(result.scores.to_dict())
-        )
-        say(result.method.label, f"{scored}; {result.seconds:.1f} s. Everything is in {out}")
+        return
+    took = f"{result.seconds:.1f} s. Everything is in {out}"
+    if result.scores is None or original is None:
+        say(result.method.label, f"A generator; {took}", "Judge what it draws:")
+        # As it is, so that it can be copied.
+        weights = f"--weights {out / 'original.safetensors'} {out / 'model.safetensors'}"
+        sys.stdout.write(f"gradpivot judge {problem} {weights}\n")
+        return
+    say(
+        f"before  {percentages(original.to_dict())}",
+        f"after   {percentages(result.scores.to_dict())}",
+        f"{result.method.label}; {took}",
+    )
+    if missed := result.missed:
+        sys.stderr.write(f"gradpivot: {missed}\n")
+
+
+def _against_divergence(result: Result) -> str:
+    """What may help and has not been tried."""
+    method, reason = result.method, (result.diverged or {})["reason"]
+    if "the data hold" in reason:
+        return "Clean these samples, or leave them out."
+    tries = ["lower lr"]
+    tries += ["set max_norm"] if getattr(method, "max_norm", 1) is None else []
+    tries += ["use objective unlikelihood"] if getattr(method, "objective", "") == "negative_ce" else []
+    return f"{', or '.join(tries).capitalize()}."
 
 
 def say_target(result: Targeted, *, beside_json: bool) -> None:
@@ -264,9 +287,13 @@ def say_json(text: str) -> None:
 
 
 def say(*parts: Any) -> None:
-    """Lines and tables on standard output."""
+    """Lines and tables on standard output; what is no terminal gets its lines whole, so that paths can be found."""
     from rich.console import Console
 
-    console = Console(soft_wrap=False)
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, _WIDE)
     for part in parts:
-        console.print(part, highlight=False, markup=False)
+        console.print(
+            part, highlight=False, markup=False, soft_wrap=isinstance(part, str) and not console.is_terminal
+        )

@@ -13,7 +13,6 @@ from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.generation_scores import GenerationScores
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from torch import nn
@@ -88,7 +87,7 @@ def _examined(
     from gradpivot.tasks.diffusion import Diffusion
 
     task = Diffusion.required(problem.task, "judge")
-    models = _models(chosen.weights, problem, device)
+    models = _models(chosen, problem, device)
     with terminating():
         classifier = _classifier(judging, chosen.out, chosen.classifier, quiet=chosen.json).to(device)
         keys = {name: _key(model, classifier, judging, split) for name, model in models.items()}
@@ -103,15 +102,15 @@ def _examined(
     return {name: judged[name] for name in models}
 
 
-def _models(files: Sequence[Path], problem: Problem, device: str) -> dict[str, nn.Module]:
+def _models(chosen: JudgeOptions, problem: Problem, device: str) -> dict[str, nn.Module]:
     from gradpivot.foreign import load_foreign
 
     models = {}
-    for file in files:
+    for file in chosen.weights:
         model = problem.model()
-        load_foreign(model, file, ())
+        load_foreign(model, file, chosen.map)
         models[_name(file)] = model.to(device).eval()
-    if len(models) < len(files):
+    if len(models) < len(chosen.weights):
         raise GradPivotError("two weights files have the same name and folder; judge one at a time")
     return models
 

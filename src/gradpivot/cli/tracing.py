@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from gradpivot.data.split import ForgetSplit
+    from gradpivot.evaluate.scores import Scores
     from gradpivot.frontier.comparison import Comparison
     from gradpivot.frontier.frontier import Point
     from gradpivot.recipes.problem import Problem
@@ -84,7 +85,8 @@ def _(chosen: options.TraceOptions) -> int:
     with quiet() if chosen.pick and chosen.json else nullcontext():
         write_comparison(comparison, chosen.out, chosen.json)
     if chosen.pick:
-        _keep_picked(comparison.frontiers[0].pick(chosen.pick, chosen.best), problem, split, model, chosen)
+        picked = comparison.frontiers[0].pick(chosen.pick, chosen.best)
+        _keep_picked(picked, comparison.original.classification, problem, split, model, chosen)
     return 0
 
 
@@ -121,7 +123,7 @@ def write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
     from gradpivot.atomic import write_text
     from gradpivot.report import figures
     from gradpivot.report.page import write_page
-    from gradpivot.report.tables import console_table, write_csv
+    from gradpivot.report.tables import console_table, judged, measurable, point_table, write_csv
 
     out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(comparison.to_dict(), ensure_ascii=False, allow_nan=False) + "\n"
@@ -140,7 +142,10 @@ def write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
     if as_json:
         say_json(text)
     else:
-        say(console_table(comparison), f"Open {out / 'report.html'} in a browser; numbers are in {out}")
+        # What cannot be measured without a reference has no best run to show: then all are shown.
+        known = all(measurable(judged(frontier, comparison)) for frontier in comparison.frontiers)
+        shown = console_table if known else point_table
+        say(shown(comparison), f"Open {out / 'report.html'} in a browser; numbers are in {out}")
 
 
 def _check_quick(chosen: options.TraceOptions) -> None:
@@ -220,12 +225,17 @@ def _quick_trace(
         f"On test data that had no part in it: {percentages(unseen.to_dict())}",
     )
     if chosen.pick:
-        say_result(taken, chosen.out)
+        say_result(taken, traced.original, chosen.out)
     return 0
 
 
 def _keep_picked(
-    point: Point, problem: Problem, split: ForgetSplit, model: nn.Module, chosen: options.TraceOptions
+    point: Point,
+    original: Scores,
+    problem: Problem,
+    split: ForgetSplit,
+    model: nn.Module,
+    chosen: options.TraceOptions,
 ) -> None:
     """The picked point's model: run once more, because a record holds numbers and no weights."""
     from gradpivot.methods import make_method
@@ -244,4 +254,4 @@ def _keep_picked(
     if chosen.json:
         say_json(json.dumps(point.to_dict() | {"history": {}}, indent=2))
     else:
-        say_result(result, chosen.out)
+        say_result(result, original, chosen.out)

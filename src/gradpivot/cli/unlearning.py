@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -39,9 +40,15 @@ from gradpivot.torchrun import device_of_process, joined
 if TYPE_CHECKING:
     from torch import nn
 
+    from gradpivot.data.split import ForgetSplit
+    from gradpivot.evaluate.scores import Scores
     from gradpivot.parallel import Replicas
+    from gradpivot.run import Running
 
 __all__: list[str] = []
+
+_NO_BETTER = 1.2
+"""Times the accuracy of guessing: below it a model is taken for one that was loaded wrongly."""
 
 
 @run.register
@@ -140,9 +147,11 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
         forget_checkpoints,
         unlearn_until,
     )
+    from gradpivot.control.sampled import SampleLooker
     from gradpivot.control.targets import Targets
-    from gradpivot.run import run_method
+    from gradpivot.run import check_run, run_method
     from gradpivot.run_folder import refuse_used, write_run
+    from gradpivot.tasks.task import predicts
 
     # What was typed wrong is told before anything is trained.
     aimed = chosen.until is not None or chosen.keep is not None
@@ -151,6 +160,8 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
         check_walkable(chosen.method)
     refuse_file(chosen.out)
     refuse_used(chosen.out, chosen.overwrite)
+    if targets is not None and not predicts(problem_of(chosen).task):
+        SampleLooker.check(targets.metrics_until | targets.metrics_keep)
     problem, split, model = prepare(chosen, device_of_process(kind), replicas)
     method = suited(chosen.method, problem)
     checkpoint = chosen.out / "checkpoint.pt"
@@ -168,6 +179,9 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
             compile=chosen.compile,
             replicas=replicas,
         )
+        scored = split.with_validation() if targets else split
+        check_run(model, scored, method, running)
+        original = _original_scores(model, scored, running)
         if targets is None:
             result = run_method(model, split, method, running)
         else:
@@ -178,19 +192,35 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
     if not replicas.is_first:
         return status
     _keep_original(model, chosen)
-    write_run(
-        chosen.out, _config(chosen, kind, method), split.with_validation() if targets else split, result
-    )
+    write_run(chosen.out, _config(chosen, kind, method), scored, result, original)
     checkpoint.unlink(missing_ok=True)
     if targets is not None:
         forget_checkpoints(checkpoint, replicas)
     if chosen.json:
         say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
     else:
-        say_result(result, chosen.out)
+        say_result(result, original, chosen.out, f"--problem {chosen.problem} --classes {chosen.classes}")
     if isinstance(result, Targeted):
         say_target(result, beside_json=chosen.json)
     return status
+
+
+def _original_scores(model: nn.Module, split: ForgetSplit, running: Running) -> Scores | None:
+    """The scores before the run; None for a generator. One that knows nothing of its task is told at once."""
+    import numpy as np
+
+    from gradpivot.evaluate.evaluation import evaluate
+    from gradpivot.tasks.task import predicts
+
+    if not predicts(running.task):
+        return None
+    scores = evaluate(model, split, running.task, **running.looking)
+    if scores.ra < _NO_BETTER / len(np.unique(split.test_labels)) and running.replicas.is_first:
+        sys.stderr.write(
+            f"gradpivot: the original is right for {100 * scores.ra:.1f} % of what is to be kept, which is no better "
+            f"than a guess; are these its weights (--weights, --map) and its inputs (--normalise)?\n"
+        )
+    return scores
 
 
 def _keep_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:

@@ -56,15 +56,23 @@ class Targeted(Result):
     auc: float | None
 
     @property
+    def is_original(self) -> bool:
+        """Whether the model is the one that was given, bit for bit."""
+        return bool(self.provenance["target"]["run"] == 0)
+
+    @property
     def verdict(self) -> str:
         """One line: met, or what binds and what the best compromise is like."""
         here = _rendered(self.seen)
+        if self.met and self.is_original:
+            return f"the original meets {self.targets} already ({here}): nothing was changed"
         if self.met:
             return f"{self.targets} is met ({here}); cost {self.cost:.2f} plain runs"
         told = self.provenance["target"]["binding_seen"]
+        what = "is the original, unchanged:" if self.is_original else "has"
         return (
             f"{self.targets} was not met: {self.binding} binds (seen: {_rendered(Seen(**told))}); the best compromise "
-            f"has {here}; cost {self.cost:.2f} plain runs"
+            f"{what} {here}; cost {self.cost:.2f} plain runs"
         )
 
 

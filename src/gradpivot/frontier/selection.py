@@ -19,7 +19,7 @@ __all__ = ["Condition", "check_metric", "parse_conditions"]
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
-_PATTERN = re.compile(r"^\s*([A-Za-z_]+)\s*(>=|<=|>|<)\s*(\d+\.?\d*|\.\d+)\s*%?\s*$")
+_PATTERN = re.compile(r"^\s*([A-Za-z_]+)\s*(>=|<=|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*$")
 _SMALLER_IS_BETTER = ("auc",)
 # 0.95 stored as a share of 20 samples is 19/20; comparing it with a typed 95 must not fail by rounding.
 _ROUNDING = 1e-9
@@ -34,7 +34,8 @@ class Condition:
     bound: float
 
     def __str__(self) -> str:
-        return f"{self.metric.upper()}{self.comparison}{100 * self.bound:g}"
+        percent = 100 * self.bound
+        return f"{self.metric.upper()}{self.comparison}{percent:g}{'%' if 0 < percent < 1 else ''}"
 
     def holds(self, scores: Any) -> bool:
         """Whether ``scores``, which have the metric as an attribute, meet the bound."""
@@ -65,7 +66,12 @@ def parse_conditions(
                 f"cannot read the condition {part.strip()!r}; write a score, a comparison and a "
                 f'percentage, for example "UA>=95, RA>=99"'
             )
-        name, comparison, number = match.groups()
+        name, comparison, number, sign = match.groups()
+        if 0 < float(number) < 1 and not sign:
+            raise GradPivotError(
+                f"{part.strip()} asks for {float(number):g} %; write {name}{comparison}{100 * float(number):g}, or "
+                f"{name}{comparison}{number}% if that is what you mean"
+            )
         conditions.append(_checked(name.lower(), comparison, float(number) / 100, metrics))
     return tuple(conditions)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ __all__ = [
     "Batch",
     "PairedBatch",
     "Plan",
+    "bad_data",
     "forget_batch_size",
     "forget_plan",
     "paired_plan",
@@ -159,6 +160,23 @@ def plain_plan(indices: np.ndarray, recipe: Recipe, seed: int) -> Plan:
         smallest=smallest_batch(len(indices), size),
         order=lambda epoch: (cut(shuffled(indices, seed, "train", epoch), size),),
     )
+
+
+def bad_data(indices: Sequence[np.ndarray], batches: Sequence[Any]) -> str:
+    """Which samples of a step's batches are not finite, as the end of a sentence; nothing if all are.
+
+    Args:
+        indices: Which training samples each side's batch holds.
+        batches: Each side's batch.
+    """
+    for side, batch in zip(indices, batches, strict=True):
+        for part in batch if isinstance(batch, tuple | list) else [batch]:
+            if hasattr(part, "isfinite") and part.is_floating_point() and len(part) == len(side):
+                wrong = ~part.isfinite().flatten(1).all(1) if part.ndim > 1 else ~part.isfinite()
+                if bool(wrong.any()):
+                    named = ", ".join(map(str, side[wrong.cpu().numpy()].tolist()))
+                    return f": the data hold NaN or infinity in the training samples {named}"
+    return ""
 
 
 def forget_batch_size(split: ForgetSplit, recipe: Recipe) -> int:

@@ -204,7 +204,7 @@ class Loop(Stepping):
             mine = [[self.replicas.take(batch) for batch in side] for side in sides]
             data = zip(*(loader.batches(side, epoch, recipe.augment) for side in mine), strict=True)
             for part, indices, batch in zip(parts, zip(*mine, strict=True), data, strict=True):
-                self._parts = part[0], part[-1]
+                self._parts, self._at_hand = (part[0], part[-1]), (indices, batch)
                 reseed(derive(self.seed, "step", self._step))
                 yield indices, batch
                 self._advance(plan.total, model)

@@ -20,6 +20,7 @@ from gradpivot.geometry.gramian import gram_of
 from gradpivot.geometry.step import limited
 from gradpivot.geometry.weighting import Weights
 from gradpivot.gradient import apply_mask, trainable_masks
+from gradpivot.loop.batches import bad_data
 from gradpivot.loop.combined import Combined
 from gradpivot.loop.gradients import Gradients, Loss, LossesOfStep, mean_gradient
 from gradpivot.loop.history import History, row_of
@@ -59,6 +60,7 @@ class Stepping:
     _passes: Passes = field(default_factory=Passes, init=False)
     _parts: tuple[Part, Part] = field(default=(Part(0, 1, 1), Part(0, 1, 1)), init=False)
     _statistics: list[Tensor] = field(default_factory=list, init=False)
+    _at_hand: tuple[Sequence[np.ndarray], Sequence[Any]] = field(default=((), ()), init=False)
 
     def undo_last_step(self) -> None:
         """Put the weights of before the last step back: they are the last whose losses were finite."""
@@ -291,7 +293,7 @@ class Stepping:
 
     def _guarded(self, gradients: Gradients) -> Gradients:
         if gradients.fault is not None:
-            self._diverge(gradients.fault)
+            self._diverge(gradients.fault + bad_data(*self._at_hand))
         return gradients
 
     def _diverge(self, reason: str) -> NoReturn:

@@ -135,7 +135,7 @@ class CUP(ForgettingDescent):
                 landed=None,
                 **course.columns(),
             )
-        loop.record(landed=landing.at(asked))
+        loop.record(asked=asked, landed=landing.at(asked))
 
 
 def _gradual(task: Task) -> GradualTask:

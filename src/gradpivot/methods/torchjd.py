@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, to_install
 from gradpivot.geometry.gramian import Gram
 from gradpivot.geometry.pivot import Case, case_of
 from gradpivot.geometry.weighting import LossWeighted, Weighting, Weights
@@ -62,9 +62,7 @@ class TorchJDDescent(LossWeightedDescent):
         try:
             yield
         except ImportError as error:
-            raise GradPivotError(
-                f"{self.title} needs TorchJD ({error}); run pip install 'gradpivot[{self.extra}]'"
-            ) from None
+            raise GradPivotError(f"{self.title} needs TorchJD ({error}): {to_install(self.extra)}") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, to_install
 
 if TYPE_CHECKING:
     from torch import nn
@@ -70,8 +70,6 @@ def _unet(**settings: Any) -> nn.Module:
     try:
         from diffusers.models.unets.unet_2d import UNet2DModel
     except ImportError as error:
-        raise GradPivotError(
-            f"diffusion needs diffusers ({error}): pip install gradpivot[diffusion]"
-        ) from None
+        raise GradPivotError(f"diffusion needs diffusers ({error}): {to_install('diffusion')}") from None
     made: nn.Module = UNet2DModel(**settings)
     return made

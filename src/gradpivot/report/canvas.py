@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, to_install
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def blank_figure(width: float, height: float) -> Figure:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise GradPivotError("figures need matplotlib: pip install gradpivot[figures]") from None
+        raise GradPivotError(f"figures need matplotlib: {to_install('figures')}") from None
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     return figure

@@ -243,7 +243,9 @@ def rich_table(
         text = head in ("Model", "Method", "Run", "State")
         # One word a line, and only text may wrap: what is cut off a number would be wrong.
         short = head.replace("Diverged", LOST).replace("without", "w/o").replace("-", " ").replace(" ", "\n")
-        table.add_column(Text(short), justify="left" if text else "right", no_wrap=not text)
+        table.add_column(
+            Text(short), justify="left" if text else "right", no_wrap=not text, min_width=8 if text else None
+        )
     for line in lines:
         cells = [cell if isinstance(cell, Text) else Text(cell) for cell in line]
         table.add_row(*cells, style="dim" if LOST in line else None)

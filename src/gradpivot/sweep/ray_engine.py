@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, to_install
 from gradpivot.sweep.job import Answer, Job, Outcome, Pace, perform
 
 __all__ = ["RayEngine"]
@@ -132,7 +132,7 @@ def _connected(address: str) -> Any:
     try:
         import ray
     except ImportError:
-        raise GradPivotError("--engine ray needs Ray; run pip install 'gradpivot[ray]'") from None
+        raise GradPivotError(f"--engine ray needs Ray: {to_install('ray')}") from None
     try:
         _knock(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)

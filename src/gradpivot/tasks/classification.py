@@ -149,7 +149,12 @@ def _call(model: Callable[..., Any], inputs: Any) -> Any:
 def _logits_in(outputs: Any) -> Tensor:
     """The logits of a plain tensor, a dictionary or an output object (Hugging Face style)."""
     if isinstance(outputs, Mapping):
-        outputs = outputs.get("logits")
+        if "logits" not in outputs:
+            raise GradPivotError(
+                f"the model returns a dictionary with {', '.join(map(repr, outputs)) or 'nothing'}, and no 'logits'; "
+                f"wrap it in a module that returns them"
+            )
+        outputs = outputs["logits"]
     found = getattr(outputs, "logits", outputs)
     if not hasattr(found, "ndim"):
         raise GradPivotError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, to_install
 from gradpivot.objectives import objective as objective_named
 from gradpivot.tasks.batch import Adapter, input_and_target
 from gradpivot.tasks.task import Forgetting
@@ -337,7 +337,5 @@ def _schedule(timesteps: int, beta_start: float, beta_end: float) -> Any:
     try:
         from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
     except ImportError as error:
-        raise GradPivotError(
-            f"diffusion needs diffusers ({error}): pip install gradpivot[diffusion]"
-        ) from None
+        raise GradPivotError(f"diffusion needs diffusers ({error}): {to_install('diffusion')}") from None
     return DDPMScheduler(timesteps, beta_start, beta_end, beta_schedule="linear")

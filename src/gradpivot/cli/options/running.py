@@ -60,7 +60,8 @@ class ProblemRun(Run):
     """What every command that computes on a problem of the user's has."""
 
     problem: str = "digits"
-    """digits, toy, cifar10, cifar10-small, mnist, fashion-mnist, svhn, mnist-ddpm, or yours as my_module:my_problem."""
+    """digits, toy, cifar10, cifar10-small, mnist, mnist16, fashion-mnist, svhn, mnist-ddpm, cifar10-ddpm, or yours as
+    my_module:my_problem."""
     model: str | None = None
     """Another model: resnet18, resnet20, resnet56, small, cnn, my_module:make_model, timm:NAME, torchvision:NAME."""
     normalise: str | None = None
@@ -153,7 +154,8 @@ class JudgeOptions(ProblemRun):
     All models draw from the same noise. Writes judged.json and a sheet of samples a model. Killed or interrupted, the
     same command judges those models only that are missing.
 
-    example: gradpivot judge --problem mnist-ddpm --weights runs/ddpm/model.safetensors runs/without-3/model.safetensors
+    example: gradpivot judge --problem mnist-ddpm --weights runs/without-3/original.safetensors
+    runs/without-3/model.safetensors
     --classes 3 --samples 500
 
     example: gradpivot judge --problem mnist-ddpm --weights runs/without-3/model.safetensors --classes 3 --features
@@ -164,6 +166,8 @@ class JudgeOptions(ProblemRun):
     """mnist-ddpm, cifar10-ddpm, or yours as my_module:my_problem."""
     weights: tuple[Path, ...]
     """One file a model (.pt, .pth, .bin, .ckpt, safetensors)."""
+    map: tuple[str, ...] = ()
+    """Rename keys of the files, as of unlearn: old=new."""
     classes: str | None = None
     """What was to be forgotten: 3, or 3,5, or 0-4."""
     classifier: Path | None = None

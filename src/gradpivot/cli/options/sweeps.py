@@ -50,7 +50,7 @@ class SweepOptions:
     threads: int = 1
     """Threads of each worker. Small models are fastest with one; last digits depend on it."""
     engine: Literal["local", "ray"] = "local"
-    """Processes on this machine, or a Ray cluster (pip install 'gradpivot[ray]')."""
+    """Processes on this machine, or a Ray cluster (the extra 'ray')."""
     address: str = "auto"
     """The Ray cluster: auto, or the head's host:port."""
     cpus: float = 1.0
