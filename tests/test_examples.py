@@ -34,3 +34,15 @@ def test_the_documented_method_keeps_the_contract(tmp_path):
     )
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
+
+
+def test_the_documented_task_forgets(tmp_path):
+    """docs/extending.md shows a task with a forget loss of its own, which ends with its claim."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "examples" / "uniform.py")],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -56,6 +56,11 @@ class Targeted(Result):
     auc: float | None
 
     @property
+    def asked_ua(self) -> float | None:
+        """None: the targets say what was asked for, and the verdict whether it was reached."""
+        return None
+
+    @property
     def is_original(self) -> bool:
         """Whether the model is the one that was given, bit for bit."""
         return bool(self.provenance["target"]["run"] == 0)
