@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gradpivot.steering import (
     HARDEST,
+    LONG_RUN,
     LOSS_BUDGET,
     RAMP,
     REPAIR,
@@ -167,3 +168,14 @@ def test_also_after_a_thousand_bad_or_good_ones(after, grow):
     for _ in range(1000):
         length.judge(Change(1.0, after, 0.0), flat(), grow=grow)
     assert 0 < 1 / length.rate < math.inf
+
+
+def test_steps_of_a_long_run_may_change_less_each():
+    assert StepLength.of_run(1, 1.0).share == StepLength.of_run(LONG_RUN, 1.0).share == 1
+    short, long = (StepLength.of_run(steps, 1.0) for steps in (LONG_RUN, 10 * LONG_RUN))
+    for length in (short, long):
+        length.judge(Change(1.0, 0.9, -0.1), flat(), grow=True)
+    assert short.rate >= 1
+    assert long.rate < 1
+    # What all of them may change together does not depend on how many there are.
+    assert 10 * LONG_RUN * long.share == pytest.approx(LONG_RUN * short.share)

@@ -43,6 +43,9 @@ FORGET_REACH = 0.15
 FORGET_REACH_SHARE = 0.1
 """A step may change L_f by 0.15 nats and a tenth of what it is. L_f leaves its plateau like an avalanche: with longer
 steps a run cannot stop in the middle."""
+LONG_RUN = 200
+"""In a run of more steps each may change less, in proportion: thousands of full ones, to and fro about what was asked
+for, wander off."""
 BEND = 0.5
 """A change may differ from the first-order one by half of it, beyond the tolerance; a step for which it does is longer
 than the gradient can see."""
@@ -190,10 +193,17 @@ class StepLength:
     Attributes:
         rate: The factor on the learning rate, found on the way.
         unit: What a nat is in this task's losses.
+        share: How much of what a step may change this run's steps may.
     """
 
     rate: float = 1.0
     unit: float = 1.0
+    share: float = 1.0
+
+    @classmethod
+    def of_run(cls, steps: int, unit: float) -> StepLength:
+        """For a run of so many steps: the more there are, the less each may change."""
+        return cls(unit=unit, share=min(1.0, LONG_RUN / steps))
 
     def judge(self, forget: Change, retain: Change, *, grow: bool) -> bool:
         """Whether the step may stay; the next one's length follows from it.
@@ -210,7 +220,7 @@ class StepLength:
             return False
         forget, retain = forget.by(self.unit), retain.by(self.unit)
         reach = FORGET_REACH + FORGET_REACH_SHARE * abs(forget.before)
-        used = max(retain.actual / RETAIN_TOLERANCE, abs(forget.actual) / reach)
+        used = max(retain.actual / RETAIN_TOLERANCE, abs(forget.actual) / reach) / self.share
         strain = max(used, forget.bend, retain.bend)
         if strain > 1:
             self._multiply(max(1 / strain, SHORTEST_CUT))

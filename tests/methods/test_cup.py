@@ -68,6 +68,13 @@ def test_gamma_is_the_degree_where_batchnorm_hides_it_from_the_batches(batchnorm
     assert result.scores.ra > 0.95
 
 
+def test_a_long_run_does_not_wander_off():
+    result = unlearn(trained(), split(), CUP(gamma=0.3, lr=0.02, epochs=300))
+    assert result.scores.ua == pytest.approx(asked_degree(0.3), abs=0.04)
+    assert result.scores.ra > 0.98
+    assert max(result.history["retain_level"]) < 0.1
+
+
 class OwnLoss(Classification):
     """Somebody's own forget loss, beside which the degree takes a pass of its own."""
 

@@ -94,6 +94,7 @@ class CUP(ForgettingDescent):
         from gradpivot.geometry.step import limited
         from gradpivot.landing import Landing
         from gradpivot.loop import finite
+        from gradpivot.loop.batches import paired_plan
         from gradpivot.tasks.task import meaning_of
 
         forgetting = meaning_of(task, objective(self.objective))
@@ -104,7 +105,8 @@ class CUP(ForgettingDescent):
         unit = getattr(task, "loss_unit", 1.0)
         softest = SOFTEST if forgetting.gives_back else 0.0
         kept = loop.retain_level(model, task, split, self)
-        course, length = Course(landing.start, asked, kept, unit, softest), StepLength(unit=unit)
+        course = Course(landing.start, asked, kept, unit, softest)
+        length = StepLength.of_run(paired_plan(split, self, loop.seed).total, unit)
         longest = LONGEST_MOVE * landing.weights_length / self.lr
         for batch in loop.paired_batches(model, task, split, self):
             _resume(course, length, loop)
