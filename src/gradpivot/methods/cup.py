@@ -104,8 +104,8 @@ class CUP(ForgettingDescent):
         asked = landing.start + (1 - landing.start) * asked_degree(self.gamma)
         unit = getattr(task, "loss_unit", 1.0)
         softest = SOFTEST if forgetting.gives_back else 0.0
-        kept = loop.retain_level(model, task, split, self)
-        course = Course(landing.start, asked, kept, unit, softest)
+        level = loop.retain_level(model, task, split, self)
+        course = Course(landing.start, asked, level, unit, softest)
         length = StepLength.of_run(paired_plan(split, self, loop.seed).total, unit)
         longest = LONGEST_MOVE * landing.weights_length / self.lr
         for batch in loop.paired_batches(model, task, split, self):
