@@ -4,39 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-import torch
 from torch import nn
 
-from gradpivot.data.loader import Loader
+from gradpivot.checks import check_run
 from gradpivot.data.order import default_batch_size
-from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate.evaluation import check_scorable, evaluate
+from gradpivot.evaluate.evaluation import evaluate
 from gradpivot.evaluate.scores import Scored, Scores
 from gradpivot.frontier.frontier import Point
 from gradpivot.loop import Loop, Outcome, Progress
 from gradpivot.methods.method import Method
-from gradpivot.modes import evaluating
 from gradpivot.normalisation import recalibrate_over
 from gradpivot.parallel import Replicas
 from gradpivot.provenance import environment
-from gradpivot.randomness import isolated
-from gradpivot.sharding import is_sharded
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.task import predicts
 from gradpivot.weights import weights_digest
 
 if TYPE_CHECKING:
+    from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["Options", "Result", "Running", "check_fits", "check_run", "run_method"]
+__all__ = ["Options", "Result", "Running", "run_method"]
 
 
 MISSED = 0.03
@@ -263,7 +258,7 @@ def run_method(
         running: How it is computed; as usual if not given.
     """
     running = running or Running()
-    check_run(model, split, method, running)
+    check_run(model, split, method, running.task, seed=running.seed, retain_scored=running.retain_scored)
     loop = running.loop(running.checkpoint)
     outcome = loop.run(method, model, running.task, split, key=running.key(split, method, model))
     unlearned = time.perf_counter()
@@ -298,85 +293,3 @@ def _scored(
         last = len(outcome.history.get("step", ())) - 1
         told = {"step": last, "reason": "the outputs are not finite after the last step"}
         return replace(outcome, diverged=told), Scores.of_diverged()
-
-
-def check_run(model: nn.Module, split: ForgetSplit, method: Method, running: Running) -> None:
-    """Raise, before anything is computed, if one of these is not what it should be, or what comes out not scorable."""
-    _check_model(model)
-    if not isinstance(method, Method):
-        raise GradPivotError(f"the method is {method!r}; give one with its settings, such as CUP(gamma=0.5)")
-    if not isinstance(running.seed, int):
-        raise GradPivotError(f"the seed is {running.seed!r}; give a whole number")
-    if not isinstance(split, ForgetSplit):
-        raise GradPivotError(
-            f"the split is a {type(split).__name__}; say what to forget, for example "
-            f"ForgetSplit.by_class(train, test, 3)"
-        )
-    if predicts(running.task):
-        check_scorable(split, running.retain_scored)
-    check_fits(model, split, running.task)
-    if getattr(method, "batchnorm", None) == "recalibrate" and len(split.retain_indices) < 2:
-        raise GradPivotError(
-            "batchnorm is 'recalibrate', and one sample to keep has no variance; use batchnorm='frozen'"
-        )
-
-
-def check_fits(model: nn.Module, split: ForgetSplit, task: Task) -> None:
-    """Raise, in one line, if the model cannot be run on the data: one pass over two of the samples to keep."""
-    two = split.retain_indices[:2]
-    sample = split.train[int(two[0])]
-    pictures = [part for part in _parts(sample) if type(part).__module__.startswith("PIL.")]
-    if pictures:
-        raise GradPivotError(
-            "a sample holds a PIL image, which torch cannot stack; give the data set a transform that makes tensors, "
-            "such as torchvision.transforms.ToTensor()"
-        )
-    weight = next(iter(model.parameters()), None)
-    if weight is None:
-        raise GradPivotError("the model has no parameters; there is nothing to unlearn")
-    with isolated(0), torch.no_grad(), evaluating(model):
-        try:
-            batch = next(Loader(split.train, weight.device, seed=0).batches([two], epoch=0))
-            (task.predict if predicts(task) else task.retain_loss)(model, batch)
-        except GradPivotError:
-            raise
-        except Exception as error:
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            kinds = ", ".join(_kind(part) for part in _parts(sample))
-            raise GradPivotError(
-                f"the model cannot be run on the data ({told}); a sample is ({kinds}), and the weights are "
-                f"{_short(weight.dtype)}"
-            ) from error
-
-
-def _parts(sample: Any) -> Sequence[Any]:
-    return sample if isinstance(sample, tuple | list) else [sample]
-
-
-def _kind(part: Any) -> str:
-    """A part of a sample in a few words."""
-    shape = getattr(part, "shape", None)
-    return type(part).__name__ if shape is None else f"{_short(part.dtype)} {tuple(shape)}"
-
-
-def _short(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def _check_model(model: nn.Module) -> None:
-    if not isinstance(model, nn.Module):
-        raise GradPivotError(f"the model is a {type(model).__name__}; give a trained torch.nn.Module")
-    if isinstance(model, nn.parallel.DistributedDataParallel):
-        raise GradPivotError(
-            "the model is wrapped in DistributedDataParallel; give model.module, unlearn() reduces itself"
-        )
-    for name, parameter in model.named_parameters():
-        if is_sharded(parameter):
-            raise GradPivotError(
-                f"the weight {name} is sharded, and unlearn() copies whole models; give the model before fully_shard, "
-                f"or use Pivot in a loop of your own"
-            )
-        if not math.isfinite(float(parameter.detach().double().sum())):
-            raise GradPivotError(
-                f"the weight {name} holds NaN or infinity before unlearning; load a sound checkpoint"
-            )

@@ -145,7 +145,7 @@ def test_a_frontier_of_another_model_and_another_normalisation_shares_no_record(
         (["--model", "my_bytes:data"], "missing 1 required positional argument"),
         (
             ["--model", "my_bytes:too_large"],
-            "cannot be run on the data of bytes (RuntimeError: mat1 and mat2",
+            "cannot be run on the data (RuntimeError: mat1 and mat2",
         ),
         (["--model", "resnet20", "--normalise", "imagnet"], "write none, cifar10, imagenet"),
         (["--model", "resnet20", "--weights", "none.pt"], "there is no weights file"),

@@ -93,28 +93,18 @@ def device_named(name: str | None) -> str:
 
 def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
     """Raise, before anything is trained, if the problem's model cannot be run on its data."""
-    import numpy as np
-    import torch
-
-    from gradpivot.data.loader import Loader
+    from gradpivot.checks import check_fits
     from gradpivot.randomness import isolated
-    from gradpivot.tasks.task import predicts
 
-    two = np.arange(min(2, len(split.train)))
-    with isolated(0), torch.no_grad():
-        model = problem.model().eval()
-        batch = next(Loader(split.train, torch.device("cpu"), seed=0).batches([two], epoch=0))
-        try:
-            task = problem.task
-            (task.predict if predicts(task) else task.retain_loss)(model, batch)
-        except GradPivotError:
-            raise
-        except Exception as error:
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            raise GradPivotError(
-                f"the model {name} cannot be run on the data of {problem.name} ({told}); bring one that takes them as "
-                f"my_module:make_model"
-            ) from error
+    with isolated(0):
+        model = problem.model()
+    check_fits(
+        model,
+        split,
+        problem.task,
+        called=f"the model {name}",
+        advice="bring a model that takes them as my_module:make_model",
+    )
 
 
 def _loaded(problem: Problem, chosen: ProblemOptions) -> nn.Module:

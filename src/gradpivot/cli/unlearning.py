@@ -140,6 +140,7 @@ def _(chosen: options.RerunOptions) -> int:
 
 def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> int:
     """One run, or one search; of several processes all do it, and the first one writes and speaks."""
+    from gradpivot.checks import check_run
     from gradpivot.cli.judging import examination_of
     from gradpivot.control.controller import (
         Targeted,
@@ -149,7 +150,7 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
     )
     from gradpivot.control.sampled import SampleLooker
     from gradpivot.control.targets import Targets
-    from gradpivot.run import check_run, run_method
+    from gradpivot.run import run_method
     from gradpivot.run_folder import refuse_used, write_run
     from gradpivot.tasks.task import predicts
 
@@ -180,7 +181,7 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
             replicas=replicas,
         )
         scored = split.with_validation() if targets else split
-        check_run(model, scored, method, running)
+        check_run(model, scored, method, running.task, seed=running.seed, retain_scored=running.retain_scored)
         original = _original_scores(model, scored, running)
         if targets is None:
             result = run_method(model, split, method, running)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradpivot.checks import check_run
 from gradpivot.control.finished import Shelf
 from gradpivot.control.looking import Looker, Looks, same_kind, steering_split
 from gradpivot.control.sampled import SampleLooker
@@ -16,7 +17,7 @@ from gradpivot.control.targets import Seen, Targets
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.evaluation import check_scorable, evaluate
 from gradpivot.parallel import Replicas
-from gradpivot.run import Result, Running, check_run
+from gradpivot.run import Result, Running
 from gradpivot.tasks.task import predicts
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def search_for(
 ) -> tuple[Found, Looks]:
     """The part of :func:`unlearn_until` that steers: the data of ``split.test`` are not within its reach."""
     steering, shelf = steering_split(split), Shelf(running.checkpoint, running.replicas)
-    check_run(model, steering, method, running)
+    check_run(model, steering, method, running.task, seed=running.seed, retain_scored=running.retain_scored)
     check_walkable(method)
     looker = _looker(steering, running, method.gradients(split), targets, examination)
 
