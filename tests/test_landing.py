@@ -155,3 +155,14 @@ def test_statistics_that_forget_enough_by_themselves_end_the_line_at_its_beginni
         model.bias.fill_(0.0)
     assert to.at(0.3) == 0
     assert to.degree() == pytest.approx(0.4, abs=0.011)
+
+
+def test_nothing_is_paid_where_nothing_is_forgotten():
+    model = Shifted()
+    to = landing(model)
+    with torch.no_grad():
+        model.bias.fill_(-0.999)
+        model.keep.fill_(0.4)
+    assert to.degree() == 0
+    assert to.at(0.9) == 0
+    assert model.keep == 0

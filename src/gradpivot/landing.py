@@ -117,7 +117,7 @@ class Landing:
         return share
 
     def _affordable(self, share: float) -> float:
-        """The share, or the nearest before it whose weights cost L_r no more than a run may."""
+        """The share, or the nearest before it that costs L_r no more than a run may; 0 if that gains nothing."""
         cost = self._cost(share)
         if cost <= 0:
             return share
@@ -129,7 +129,8 @@ class Landing:
         share, cost = share_with(self._cost, aim, between=((0.0, start), (share, cost)), tolerance=-aim)
         while cost > 0 and share > _NEAREST:
             cost, share = self._cost(share / 2), share / 2
-        return share if cost <= 0 else 0.0
+        # What is paid for must be had: where nothing more is forgotten there, nothing is given for it either.
+        return share if cost <= 0 and self._measured(share) > self.start else 0.0
 
     def _cost(self, share: float) -> float:
         """By how much L_r is above what it may be at a share of the line; a loss that is no number is far above it."""
