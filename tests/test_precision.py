@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, GA, ForgetSplit, precision, unlearn
 from gradpivot.errors import GradPivotError
@@ -148,8 +149,11 @@ def test_a_checkpoint_of_another_precision_is_refused(tmp_path):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_half_precision_wants_float32_weights(dtype):
+    inputs, labels = blobs().tensors
+    data = TensorDataset(inputs.to(dtype), labels)
+    chosen = ForgetSplit.by_class(data, data, 0)
     with pytest.raises(GradPivotError, match=r"layers\.0\.weight is (float64|bfloat16)"):
-        unlearn(trained().to(dtype), split(), GA(epochs=1), precision="bfloat16")
+        unlearn(trained().to(dtype), chosen, GA(epochs=1), precision="bfloat16")
 
 
 def test_unknown_precision():

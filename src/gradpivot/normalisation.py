@@ -100,14 +100,17 @@ def statistics_kept(model: nn.Module) -> Iterator[None]:
     """Let passes in train mode leave the running statistics as they are."""
     layers = [m for m in model.modules() if isinstance(m, _NormBase) and m.track_running_stats]
     momenta = [layer.momentum for layer in layers]
+    counts = [(c, c.clone()) for layer in layers if (c := layer.num_batches_tracked) is not None]
     for layer in layers:
-        # Not put back afterwards: the backward pass may need the very buffers.
+        # Means and variances are not put back afterwards: the backward pass may need the very buffers.
         layer.momentum = 0.0
     try:
         yield
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
+        for count, before in counts:
+            count.copy_(before)
 
 
 def running_statistics(model: nn.Module) -> list[Tensor]:

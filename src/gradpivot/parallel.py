@@ -200,10 +200,13 @@ class Replicas:
 
 
 def _weighted(values: Sequence[tuple[float, float | None]]) -> float | None:
-    known = [share * value for share, value in values if value is not None]
-    if len(known) < len(values):
+    if any(value is None for _, value in values):
         return None
-    return math.fsum(known) / math.fsum(share for share, _ in values)
+    if len({value for _, value in values}) == 1:
+        # To the last digit: a resumed run goes on from what it finds.
+        return values[0][1]
+    total = math.fsum(share for share, _ in values)
+    return math.fsum(share * value for share, value in values if value is not None) / total
 
 
 class _Sums:
