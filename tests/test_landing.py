@@ -27,13 +27,15 @@ class Shifted(nn.Module):
         return torch.stack([torch.zeros_like(score), score], 1)
 
 
-def landing(model: nn.Module, settle: Callable[[], None] | None = None) -> Landing:
+def landing(
+    model: nn.Module, settle: Callable[[], None] | None = None, task: Classification | None = None
+) -> Landing:
     """100 forget samples x = 0 … 1 of class 0, 50 retain samples of class 0 that only ``keep`` can hurt."""
     forget = torch.stack([torch.linspace(0.005, 0.995, 100), torch.ones(100)], 1)
     retain = torch.zeros(50, 2)
     data = torch.utils.data.TensorDataset(torch.cat([forget, retain]), torch.zeros(150, dtype=torch.long))
     split = ForgetSplit.by_index(data, data, range(100))
-    return Landing(model, Classification(), split, Loop(), objective("unlikelihood"), settle)
+    return Landing(model, task or Classification(), split, Loop(), objective("unlikelihood"), settle)
 
 
 @pytest.mark.parametrize("asked", [0.1, 0.25, 0.5, 0.9])
@@ -83,6 +85,43 @@ def test_what_a_run_may_cost_comes_before_what_was_asked_for(keep, asked):
     if keep < 1:
         # And not much less than it may.
         assert to.retain_loss() - before > 0.7 * MAY_COST
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_no_more_than_a_share_of_it_where_only_that_was_given(share):
+    model = Shifted()
+    to = landing(model)
+    before = to.retain_loss()
+    with torch.no_grad():
+        model.bias.fill_(-0.3)
+        model.keep.fill_(0.4)
+    to.at(0.7, of_budget=share)
+    assert 0.7 * share * MAY_COST < to.retain_loss() - before <= share * MAY_COST
+
+
+def test_a_task_may_say_what_a_run_may_cost():
+    class Dear(Classification):
+        may_cost = 1.0
+
+    model = Shifted()
+    to = landing(model, task=Dear())
+    before = to.retain_loss()
+    with torch.no_grad():
+        model.bias.fill_(-0.3)
+        model.keep.fill_(0.35)
+    assert MAY_COST < to.retain_loss() - before < 1
+    assert to.at(0.7) == 1
+
+
+def test_all_of_it_is_more_than_all_but_one():
+    """99 of 100 are near enough to any other degree, and go on where γ asks for all."""
+    model = Shifted()
+    to = landing(model)
+    with torch.no_grad():
+        model.bias.fill_(-0.01)
+    assert to.degree() == pytest.approx(0.99)
+    assert 1 < to.at(1.0) <= 1.5
+    assert to.degree() == 1
 
 
 def test_a_line_that_leads_away_is_not_followed():
@@ -157,12 +196,13 @@ def test_statistics_that_forget_enough_by_themselves_end_the_line_at_its_beginni
     assert to.degree() == pytest.approx(0.4, abs=0.011)
 
 
-def test_nothing_is_paid_where_nothing_is_forgotten():
+@pytest.mark.parametrize("keep", [0.25, 0.4])
+def test_nothing_is_paid_where_nothing_is_forgotten(keep):
     model = Shifted()
     to = landing(model)
     with torch.no_grad():
         model.bias.fill_(-0.999)
-        model.keep.fill_(0.4)
+        model.keep.fill_(keep)
     assert to.degree() == 0
     assert to.at(0.9) == 0
     assert model.keep == 0

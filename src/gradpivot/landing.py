@@ -39,7 +39,8 @@ BEYOND = (1.1, 1.2, 1.35, 1.5)
 FINE = 4
 """Looks between two of these."""
 MAY_COST = LOSS_BUDGET + RETAIN_TOLERANCE
-"""What a run may cost in L_r (nats): the budget while it runs, and what a step may raise it by."""
+"""What a run may cost in L_r (nats) if the task says nothing else: the budget while it runs, and what a step may raise
+it by."""
 _BATCH = 256
 _FAR = 1e6
 _NEAREST = 0.01
@@ -81,7 +82,10 @@ class Landing:
         """‖θ‖ of the trainable weights before the run."""
         self.start = self.degree()
         """The degree of forgetting before the run."""
-        self._bound = self.retain_loss() + MAY_COST * getattr(task, "loss_unit", 1.0)
+        self._retain_start = self.retain_loss()
+        self._may_cost = getattr(task, "may_cost", MAY_COST * getattr(task, "loss_unit", 1.0))
+        self._budget = self._may_cost
+        self._degrees: dict[float, float] = {}
 
     @torch.no_grad()
     def degree(self) -> float:
@@ -104,43 +108,60 @@ class Landing:
             ]
         return float(np.sum(losses) / len(self._retain))
 
-    def at(self, asked: float) -> float:
+    def at(self, asked: float, *, of_budget: float = 1.0) -> float:
         """Move the model to where its degree is ``asked``; the share of the line that it then is on.
 
-        It stops short of that where L_r would cost more than ``MAY_COST``: what is kept comes first.
+        It stops short of that where L_r would cost more than it may: what is kept comes first.
 
         Of several processes the first decides, and the weights are the same in all of them.
+
+        Args:
+            asked: The degree of forgetting to land on.
+            of_budget: The share that may be spent of what a run may cost.
         """
+        self._budget, self._degrees = of_budget * self._may_cost, {}
         self._segment.ends_at(self._model)
         share = self._loop.replicas.from_first(lambda: self._affordable(self._share(asked)))
         self._put(share)
         return share
 
     def _affordable(self, share: float) -> float:
-        """The share, or the nearest before it that costs L_r no more than a run may; 0 if that gains nothing."""
-        cost = self._cost(share)
-        if cost <= 0:
-            return share
-        start = self._cost(0.0)
-        if start >= 0:
-            return 0.0
-        # A little less than it may, so that what is found near there is below, too.
-        aim = -0.1 * MAY_COST * getattr(self._task, "loss_unit", 1.0)
-        share, cost = share_with(self._cost, aim, between=((0.0, start), (share, cost)), tolerance=-aim)
-        while cost > 0 and share > _NEAREST:
-            cost, share = self._cost(share / 2), share / 2
-        # What is paid for must be had: where nothing more is forgotten there, nothing is given for it either.
-        return share if cost <= 0 and self._measured(share) > self.start else 0.0
+        """The share, or the nearest before it that costs L_r no more than it may; 0 if that gains nothing."""
+        rise = self._rise(share)
+        if rise > math.sqrt(self._budget):
+            share, rise = self._cheaper(share, rise)
+        # What is paid for must be had: where nothing more is forgotten, nothing is given for it either.
+        return share if rise <= 0 or self._measured(share) > self.start else 0.0
 
-    def _cost(self, share: float) -> float:
-        """By how much L_r is above what it may be at a share of the line; a loss that is no number is far above it."""
+    def _cheaper(self, share: float, rise: float) -> tuple[float, float]:
+        """A share before ``share`` at which L_r has risen by no more than it may, and the root of that rise."""
+        most = math.sqrt(self._budget)
+        # Statistics taken anew may cost something by themselves.
+        start = self._rise(0.0) if self._settle else 0.0
+        if start >= most:
+            return 0.0, 0.0
+        # A little less than it may, so that what is found near there is below, too.
+        line = (0.0, start), (share, rise)
+        share, rise = share_with(self._rise, 0.95 * most, between=line, tolerance=0.05 * most)
+        while rise > most and share > _NEAREST:
+            rise, share = self._rise(share / 2), share / 2
+        return (share, rise) if rise <= most else (0.0, 0.0)
+
+    def _rise(self, share: float) -> float:
+        """The root of what L_r has risen by at a share of the line; far above all if that is no number.
+
+        Near a minimum a loss is quadratic, so that its root is what rises evenly.
+        """
         self._put(share)
-        loss = self.retain_loss()
-        return loss - self._bound if math.isfinite(loss) else _FAR
+        rise = self.retain_loss() - self._retain_start
+        return math.copysign(math.sqrt(abs(rise)), rise) if math.isfinite(rise) else _FAR
 
     def _share(self, asked: float) -> float:
         near = max(NEAR, 1 / len(self._forget)) * max(1 - self.start, LEAST_WAY)
-        reached = self.degree()
+        if asked >= 1:
+            # There is nothing beyond all of it that could make up for a sample too few.
+            near /= 2
+        reached = self._measured(1.0)
         if reached > asked + near:
             # Statistics taken anew may be enough to forget by: the line then begins elsewhere.
             start = self._measured(0.0) if self._settle else self.start
@@ -153,8 +174,10 @@ class Landing:
         return 1.0
 
     def _measured(self, share: float) -> float:
-        self._put(share)
-        return self.degree()
+        if share not in self._degrees:
+            self._put(share)
+            self._degrees[share] = self.degree()
+        return self._degrees[share]
 
     def _put(self, share: float) -> None:
         self._segment.put(self._model, share)

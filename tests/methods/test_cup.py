@@ -8,6 +8,7 @@ import torch
 
 from gradpivot import CUP, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
+from gradpivot.landing import MAY_COST
 from gradpivot.steering import asked_degree
 from gradpivot.tasks.classification import Classification
 from gradpivot.testing import MethodContract, blobs, trained
@@ -73,6 +74,25 @@ def test_a_long_run_does_not_wander_off():
     assert result.scores.ua == pytest.approx(asked_degree(0.3), abs=0.04)
     assert result.scores.ra > 0.98
     assert max(result.history["retain_level"]) < 0.1
+
+
+def retain_loss(model: torch.nn.Module, split: ForgetSplit) -> float:
+    with torch.no_grad():
+        return float(Classification().retain_loss(model.eval(), split.train[list(split.retain_indices)]))
+
+
+def test_gamma_also_says_what_a_run_may_cost():
+    """A random tenth cannot be misclassified without losing the rest: how much of that is lost follows γ."""
+    tenth = ForgetSplit.random(blobs(), blobs(seed=1), fraction=0.1, seed=0)
+    before = retain_loss(trained(), tenth)
+
+    def cost(method: CUP) -> float:
+        return retain_loss(unlearn(trained(), tenth, method).model, tenth) - before
+
+    for gamma in (0.0, 0.1, 0.3, 0.6, 1.0):
+        assert cost(CUP(gamma=gamma, lr=0.02, epochs=15)) <= asked_degree(gamma) * MAY_COST + 1e-9
+    freely = cost(CUP(gamma=0.3, lr=0.02, epochs=15, budget=1.0))
+    assert asked_degree(0.3) * MAY_COST < freely <= MAY_COST + 1e-9
 
 
 class OwnLoss(Classification):
@@ -165,6 +185,8 @@ def test_paper_protocol_is_what_is_printed():
         ({"gamma": 1.2}, "between 0"),
         ({"gamma_end": -1}, "between 0"),
         ({"gamma_end": 0.8}, "dial='angle'"),
+        ({"budget": 1.5}, "between 0 and 1"),
+        ({"budget": 0.5, "dial": "angle"}, "dial='degree'"),
         ({"dial": "knob"}, "choose one of degree, angle"),
         ({"lr": 0}, "lr is 0"),
         ({"lr": float("nan")}, "lr is nan"),

@@ -203,7 +203,9 @@ class Search:
         if len(self._tries) == MOST_RUNS or not self._can_aim:
             return None
         assert isinstance(self._method, CUP)
-        method = replace(self._method, gamma=self._gamma(place, reached))
+        # What a condition takes is paid for; what it may cost is for ``keep`` to say.
+        whole = 1.0 if self._method.budget is None else self._method.budget
+        method = replace(self._method, gamma=self._gamma(place, reached), budget=whole)
         if not self._tries:
             return method
         # Landing again, and a way back if that fails too.

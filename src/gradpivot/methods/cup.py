@@ -37,6 +37,8 @@ class CUP(ForgettingDescent):
         gamma: The unlearning intensity γ ∈ [0, 1].
         dial: What γ means: the ``degree`` of forgetting, or the pivot's ``angle`` at every step.
         gamma_end: If given, the angle goes linearly from ``gamma`` to this over the run.
+        budget: How much of what a run may cost L_r (0.15 nats for a classifier) this one may, in [0, 1]; if not given,
+            as much as γ asks for of forgetting, sin(πγ/2).
     """
 
     name: ClassVar[str] = "cup"
@@ -51,6 +53,7 @@ class CUP(ForgettingDescent):
     gamma: float = 0.5
     dial: Literal["degree", "angle"] = "degree"
     gamma_end: float | None = None
+    budget: float | None = None
     # The pivot's promise is about the gradient of this step; momentum would add those of others. The length is found.
     momentum: float = 0.0
     max_norm: float | None = None
@@ -63,6 +66,13 @@ class CUP(ForgettingDescent):
             if self.dial != "angle":
                 raise GradPivotError(
                     "CUP: gamma_end is a schedule of the angle; set dial='angle', or give the degree as gamma alone"
+                )
+        if self.budget is not None:
+            if not 0 <= self.budget <= 1:
+                raise GradPivotError(f"CUP: budget is {self.budget}; it must be a fraction between 0 and 1")
+            if self.dial != "degree":
+                raise GradPivotError(
+                    "CUP: budget bounds a run to a degree; leave it out, or set dial='degree'"
                 )
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
@@ -101,7 +111,9 @@ class CUP(ForgettingDescent):
         anew = partial(loop.recalibrate, model, task, split, self)
         settle = anew if self.batchnorm == "recalibrate" else None
         landing = Landing(model, task, split, loop, forgetting, settle)
-        asked = landing.start + (1 - landing.start) * asked_degree(self.gamma)
+        way = asked_degree(self.gamma)
+        asked = landing.start + (1 - landing.start) * way
+        budget = way if self.budget is None else self.budget
         unit = getattr(task, "loss_unit", 1.0)
         softest = SOFTEST if forgetting.gives_back else 0.0
         level = loop.retain_level(model, task, split, self)
@@ -137,7 +149,7 @@ class CUP(ForgettingDescent):
                 landed=None,
                 **course.columns(),
             )
-        loop.record(asked=asked, landed=landing.at(asked))
+        loop.record(asked=asked, landed=landing.at(asked, of_budget=budget))
 
 
 def _gradual(task: Task) -> GradualTask:

@@ -34,7 +34,8 @@ class Task(Protocol):
     """How to run a model on a batch of the user's own kind.
 
     A task whose losses are not in nats has a ``loss_unit``: the change of a loss that matters as one nat does to a
-    classifier. Steps are checked in that unit.
+    classifier. Steps are checked in that unit. It may also have ``may_cost``: by how much L_r may rise over a whole run
+    to a degree, where 0.15 of that unit is not what does no harm.
     """
 
     def retain_loss(self, model: nn.Module, batch: Any) -> Tensor:
