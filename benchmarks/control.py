@@ -46,7 +46,7 @@ def main() -> None:
     if not asked.no_run:
         command = [sys.executable, "-m", "gradpivot", "sweep", f"control-{asked.problem}"]
         subprocess.run([*command, "--store", asked.store, "--jobs", str(asked.jobs)], check=True)
-    rows = rows_of(asked_for(f"control-{asked.problem}", Store(asked.store).records()))
+    rows = rows_of(of_one_setting(asked_for(f"control-{asked.problem}", Store(asked.store).records())))
     sys.stdout.write(json.dumps(rows, indent=1) + "\n" if asked.json else table(rows))
 
 
@@ -62,6 +62,16 @@ def asked_for(name: str, records: Sequence[Record]) -> list[Record]:
         return any({**method, **record.point.settings} == method for method in space)
 
     return [r for r in records if r.kind == "class" and (r.role != "run" or belongs(r))]
+
+
+def of_one_setting(records: Sequence[Record]) -> list[Record]:
+    """The records, if they are all of one version, data and network: others do not belong into one row."""
+    settings = {json.dumps(r.provenance["cell"]["setting"], sort_keys=True) for r in records}
+    if len(settings) > 1:
+        raise SystemExit(
+            f"the store has runs of {len(settings)} versions or networks; give each a store of its own"
+        )
+    return list(records)
 
 
 def rows_of(records: Sequence[Record]) -> list[dict[str, Any]]:

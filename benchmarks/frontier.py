@@ -40,6 +40,7 @@ from gradpivot.evaluate.evaluation import evaluate
 from gradpivot.evaluate.scores import METRICS, Scores
 from gradpivot.frontier.frontier import Frontier, Point
 from gradpivot.frontier.pareto import distance, epsilon_to
+from gradpivot.provenance import code_digest
 from gradpivot.recipes.problem import Problem, find_problem
 from gradpivot.run import run_method
 from gradpivot.sweep.original import original_model
@@ -213,13 +214,15 @@ def main() -> None:
     torch.set_num_threads(1)
     problem = find_problem(chosen.problem)
     gammas = [round(float(g), 4) for g in np.linspace(0, 1, chosen.gammas + 1)[1:]]
-    chosen.store.mkdir(parents=True, exist_ok=True)
+    # What another version computed is not taken for this one's.
+    folder = chosen.store / code_digest()
+    folder.mkdir(parents=True, exist_ok=True)
     cells = []
     for what in chosen.forget:
         for seed in range(chosen.seeds):
-            file = chosen.store / f"{chosen.problem}-{what}-{seed}-{chosen.gammas}.json"
+            file = folder / f"{chosen.problem}-{what}-{seed}-{chosen.gammas}.json"
             if not file.exists():
-                write_text(file, json.dumps(cell(problem, what, seed, gammas, chosen.store)))
+                write_text(file, json.dumps(cell(problem, what, seed, gammas, folder)))
             cells.append(json.loads(file.read_text(encoding="utf-8")))
     rows = summary(cells)
     print(json.dumps(rows, indent=2) if chosen.json else markdown(rows))

@@ -206,3 +206,20 @@ def test_nothing_is_paid_where_nothing_is_forgotten(keep):
     assert to.degree() == 0
     assert to.at(0.9) == 0
     assert model.keep == 0
+
+
+def test_no_place_before_the_beginning_of_the_line():
+    """New statistics that forget, and cost nearly all that may be: the line must not be followed backwards."""
+    model = Shifted()
+    settled = 0.2705  # L_r rises by 0.97² of what it may.
+
+    def settle() -> None:
+        with torch.no_grad():
+            model.bias += 0.1
+            model.keep += settled
+
+    to = landing(model, settle)
+    with torch.no_grad():
+        model.bias.fill_(-0.5)
+        model.keep.fill_(0.4)
+    assert to.at(0.5) == 0

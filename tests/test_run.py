@@ -102,6 +102,19 @@ def test_a_degree_that_was_missed_is_told(ua, steps, kind, told):
     assert made.missed is None if told is None else told in made.missed
 
 
+def test_an_original_that_came_back_unchanged_is_told():
+    """Whoever ships it must know: a record that cannot be forgotten for what γ allows was not forgotten."""
+    model = trained()
+    kept = ForgetSplit.random(blobs(), blobs(seed=1), fraction=0.25, seed=0)
+    result = unlearn(model, kept, CUP(gamma=0.3, lr=0.02, epochs=15))
+    assert result.is_original
+    # However little was asked for.
+    result.history["asked"][-1] = result.scores.ua + 0.01
+    assert "the model is the original, unchanged" in result.missed
+    assert "budget 1" in result.missed
+    assert unlearn(model, kept, CUP(gamma=0, lr=0.02, epochs=15)).missed is None
+
+
 def test_samples_that_are_not_finite_are_named():
     inputs, labels = (part.clone() for part in blobs().tensors)
     inputs[[50, 61], 2] = math.nan

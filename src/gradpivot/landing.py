@@ -80,9 +80,10 @@ class Landing:
             )
         )
         """‖θ‖ of the trainable weights before the run."""
-        self.start = self.degree()
+        # Of several processes the first says it: one sample that they round differently would part their courses.
+        self.start = loop.replicas.from_first(self.degree)
         """The degree of forgetting before the run."""
-        self._retain_start = self.retain_loss()
+        self._retain_start = loop.replicas.from_first(self.retain_loss)
         self._may_cost = getattr(task, "may_cost", MAY_COST * getattr(task, "loss_unit", 1.0))
         self._budget = self._may_cost
         self._degrees: dict[float, float] = {}
@@ -138,14 +139,22 @@ class Landing:
         most = math.sqrt(self._budget)
         # Statistics taken anew may cost something by themselves.
         start = self._rise(0.0) if self._settle else 0.0
-        if start >= most:
-            return 0.0, 0.0
         # A little less than it may, so that what is found near there is below, too.
+        aim = 0.95 * most
+        if start >= aim:
+            return 0.0, 0.0
+        looks: dict[float, float] = {}
+
+        def rise_at(place: float) -> float:
+            looks[place] = self._rise(place)
+            return looks[place]
+
         line = (0.0, start), (share, rise)
-        share, rise = share_with(self._rise, 0.95 * most, between=line, tolerance=0.05 * most)
-        while rise > most and share > _NEAREST:
-            rise, share = self._rise(share / 2), share / 2
-        return (share, rise) if rise <= most else (0.0, 0.0)
+        share, rise = share_with(rise_at, aim, between=line, tolerance=0.05 * most)
+        while not (affordable := [place for place in looks if looks[place] <= most]) and share > _NEAREST:
+            share = share / 2
+            rise_at(share)
+        return max((place, looks[place]) for place in affordable) if affordable else (0.0, 0.0)
 
     def _rise(self, share: float) -> float:
         """The root of what L_r has risen by at a share of the line; far above all if that is no number.

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from gradpivot.data.loader import Loader
 from gradpivot.data.order import cut, shuffled
 from gradpivot.modes import evaluating
+from gradpivot.randomness import derive, isolated
 
 __all__ = [
     "POLICIES", "apply_policy", "has_batch_statistics", "recalibrate", "recalibrate_over", "running_statistics",
@@ -92,7 +93,9 @@ def recalibrate_over(
     """
     order = cut(shuffled(indices, seed, "recalibrate")[:_SAMPLES], max(batch_size, _LEAST_BATCH))
     loader = Loader(dataset, next(model.parameters()).device, seed, workers)
-    recalibrate(model, zip(map(len, order), loader.batches(order, -1), strict=True), forward)
+    # What a forward pass draws is the same at every look and in every process.
+    with isolated(derive(seed, "recalibrate")):
+        recalibrate(model, zip(map(len, order), loader.batches(order, -1), strict=True), forward)
 
 
 @contextmanager

@@ -71,13 +71,26 @@ class Result:
         return None if not asked or self.scores is None else float(asked[-1])
 
     @property
+    def is_original(self) -> bool:
+        """Whether the model is the one that was given, bit for bit."""
+        return bool(weights_digest(self.model) == self.provenance["original_weights"])
+
+    @property
     def missed(self) -> str | None:
         """One line if much less was forgotten than was asked for, with what may help; None if it was not."""
         asked, steps = self.asked_ua, len(self.history.get("step", ()))
-        if asked is None or self.scores is None or self.diverged or self.scores.ua >= asked - MISSED:
+        if asked is None or self.scores is None or self.diverged:
+            return None
+        unchanged = getattr(self.method, "gamma", 0.0) > 0 and self.is_original
+        if self.scores.ua >= asked - MISSED and not unchanged:
             return None
         if steps < FEW_STEPS:
             help_ = f"{steps} steps are few, allow it more epochs"
+        elif unchanged:
+            help_ = (
+                "more would have cost too much of what is kept. Ask for a target (until), allow all that a run may "
+                "cost (budget 1), or take a point of a quick trace (docs/quickstart.md)"
+            )
         elif self.provenance["split"]["kind"] == "class":
             help_ = "more would have cost too much of what is kept; a longer run may find a way"
         else:
@@ -85,7 +98,8 @@ class Result:
                 "more would have cost too much of what is kept. A retrained model recognises most single records, too: "
                 "ask for a target (until), or take a point of a quick trace (docs/quickstart.md)"
             )
-        return f"asked for UA {100 * asked:.1f} %, reached {100 * self.scores.ua:.1f} %: {help_}"
+        what = "the model is the original, unchanged: " if unchanged else ""
+        return f"{what}asked for UA {100 * asked:.1f} %, reached {100 * self.scores.ua:.1f} %: {help_}"
 
     def point(self, judged: Scored | None = None) -> Point:
         """The run as a point of a frontier.

@@ -73,6 +73,27 @@ def test_it_lands_just_where_the_condition_begins_to_hold(asked):
     assert found.history == {"step": [1]}
 
 
+class Shy(World):
+    """A run that is not asked for all of it comes to nothing, as on a random subset."""
+
+    def run(self, number: int, method, start: nn.Module) -> Outcome:
+        asked_for_all = method.gamma == 1
+        return super().run(number, method if asked_for_all else replace(method, gamma=0.0), start)
+
+
+def test_a_run_that_fell_short_is_not_repeated_but_asked_for_all():
+    found = Shy().search("UA>=2")
+    assert found.met
+    assert [t.method.gamma for t in found.tries][1:] == [1.0]
+    assert 0.02 <= found.place.seen.ua <= 0.031
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, 1.0), (0.2, 0.2)])
+def test_what_it_costs_is_for_keep_to_say_unless_the_user_did(given, used):
+    found = World().search("UA>=50", method=CUP(budget=given))
+    assert [t.method.budget for t in found.tries] == [used]
+
+
 @pytest.mark.parametrize("until", ["MIA>=80", "AUC<=60", "UA>=30, MIA>=80"])
 def test_other_scores_are_reached_by_walking_back_from_all(until):
     found = World().search(until)

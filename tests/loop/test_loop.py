@@ -4,6 +4,7 @@ import copy
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,7 +15,7 @@ from gradpivot.checkpoint import Checkpoint
 from gradpivot.data.order import cut, shuffled
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
-from gradpivot.normalisation import apply_policy, recalibrate, statistics_kept
+from gradpivot.normalisation import apply_policy, recalibrate, recalibrate_over, statistics_kept
 from gradpivot.optimizers import rate_factor
 from gradpivot.parallel import Replicas
 from gradpivot.testing import blobs, trained
@@ -45,6 +46,21 @@ def test_recalibrated_statistics_are_the_average_over_what_is_given():
     torch.testing.assert_close(statistics(model), expected, atol=1e-5, rtol=1e-4)
     assert model.layers[1].momentum == 0.1
     assert model.training
+
+
+def test_statistics_taken_anew_do_not_depend_on_what_was_drawn_before():
+    def noisy(model: nn.Module, batch) -> torch.Tensor:
+        return model(batch[0] + torch.randn_like(batch[0])).sum()
+
+    found = []
+    for draws in (0, 3):
+        model = trained()
+        torch.manual_seed(draws)
+        before = torch.get_rng_state()
+        recalibrate_over(model, blobs(), np.arange(100), noisy, batch_size=64, seed=0)
+        assert torch.equal(torch.get_rng_state(), before)
+        found.append(statistics(model))
+    assert torch.equal(*found)
 
 
 def test_kept_statistics_do_not_follow_a_pass_in_train_mode():

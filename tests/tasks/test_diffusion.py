@@ -299,6 +299,13 @@ def test_the_other_class_objective_falls_and_the_rest_is_held():
     assert retain_after < 1.1 * retain_before
 
 
+def test_what_a_run_may_cost_is_more_than_good_runs_did():
+    """In docs/results/ddpm.md L_r rose by 0.014 where nothing was harmed; 0.15 units of 0.05 would be half of that."""
+    assert Diffusion().may_cost > 0.014
+    with pytest.raises(GradPivotError, match="may_cost is -1"):
+        Diffusion(may_cost=-1)
+
+
 def test_what_people_get_wrong_is_told():
     with pytest.raises(GradPivotError, match="num_class_embeds=4"):
         TASK.retain_loss(TinyNoise(classes=2), BATCH)

@@ -11,7 +11,7 @@ data it has never seen. A retrained model has never seen the forget set either, 
 
 The point with the smallest Δ̂ = ‖A* − A(θ)‖ is chosen, all scores taken on forget, retain and validation data. The
 final test part is not looked at. What this costs against the choice of somebody who has the retrained model is measured
-in ``benchmarks/choice.py`` and told in ``docs/choosing.md``.
+in ``benchmarks/frontier.py`` and told in ``docs/choosing.md``.
 """
 
 from __future__ import annotations

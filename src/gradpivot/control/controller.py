@@ -62,11 +62,6 @@ class Targeted(Result):
         return None
 
     @property
-    def is_original(self) -> bool:
-        """Whether the model is the one that was given, bit for bit."""
-        return bool(self.provenance["target"]["run"] == 0)
-
-    @property
     def verdict(self) -> str:
         """One line: met, or what binds and what the best compromise is like."""
         here = _rendered(self.seen)

@@ -219,8 +219,10 @@ class Search:
         degree, asked = place.seen.ua or 0.0, self._targets.asked_ua()
         if reached:
             asked = max(degree, asked or 0.0)
-        # Other scores do not tell the degree they take: then all of it is forgotten, and the walk back tells.
-        aim = 1.0 if asked is None else asked + BEYOND
+        # Other scores do not tell the degree they take, and a run that fell short would do so again: then all of it is
+        # forgotten, and the walk back tells.
+        fell_short = bool(self._tries) and not reached
+        aim = 1.0 if asked is None or fell_short else asked + BEYOND
         return round(gamma_for((min(aim, 1.0) - degree) / (1 - degree)), 4) if degree < 1 else 0.0
 
     def _try(self, method: Method, start: Place) -> tuple[Place, bool]:

@@ -74,11 +74,15 @@ def check_gamma(gamma: float) -> float:
     Raises:
         GradPivotError: if it is not.
     """
-    if isinstance(gamma, str) or not 0 <= gamma <= 1:
+    try:
+        value = math.nan if isinstance(gamma, str | bool) else float(gamma)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0 <= value <= 1:
         raise GradPivotError(
             f"gamma is {gamma}; the unlearning intensity lies between 0 (keep) and 1 (forget)"
         )
-    return float(gamma)
+    return value
 
 
 def case_of(gram: Gram) -> Case:

@@ -68,8 +68,7 @@ class CUP(ForgettingDescent):
                     "CUP: gamma_end is a schedule of the angle; set dial='angle', or give the degree as gamma alone"
                 )
         if self.budget is not None:
-            if not 0 <= self.budget <= 1:
-                raise GradPivotError(f"CUP: budget is {self.budget}; it must be a fraction between 0 and 1")
+            self._check("budget", least=0, most=1)
             if self.dial != "degree":
                 raise GradPivotError(
                     "CUP: budget bounds a run to a degree; leave it out, or set dial='degree'"

@@ -74,6 +74,8 @@ class Diffusion:
     def __post_init__(self) -> None:
         if self.classes < 1:
             raise GradPivotError(f"classes is {self.classes}; give 1 or more")
+        if self.may_cost < 0:
+            raise GradPivotError(f"may_cost is {self.may_cost}; give 0 or more")
         if not 0 <= self.label_dropout < 1:
             raise GradPivotError(f"label_dropout is {self.label_dropout}; it must be a fraction ≥ 0 and < 1")
         if self.timesteps < 1 or not 0 < self.beta_start <= self.beta_end < 1:
