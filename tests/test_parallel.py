@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import replicas
-from gradpivot import CUP, score, unlearn
+from gradpivot import CUP, parallel, score, unlearn
 from gradpivot.data.order import cut, smallest_batch
 from gradpivot.errors import GradPivotError
 from gradpivot.methods import list_methods, method_class
@@ -276,3 +277,46 @@ def test_one_process_is_a_group_of_itself():
     single.agree("anything", object())
     single.same_weights(nn.Linear(1, 1))
     assert unlearn(replicas.mlp(), replicas.split(), CUP(epochs=1), replicas=single).diverged is None
+
+
+def beside(monkeypatch, mine: nn.Module, theirs: nn.Module, kinds: tuple[str, str]) -> None:
+    """Two replicas look at each other's weights, each on its own kind of device."""
+    sent = iter([list(kinds), None])
+
+    def gather(self, value):
+        told = next(sent)
+        if told is not None:
+            return [[kind] for kind in told]
+        tell = parallel._bits_of if kinds[0] == kinds[1] else parallel._sums_of
+        return [value, {name: tell(tensor) for name, tensor in theirs.state_dict().items()}]
+
+    monkeypatch.setattr(Replicas, "gather", gather)
+    Replicas(0, 2).same_weights(mine)
+
+
+@pytest.mark.parametrize("how", ["rows", "noise", "bit"])
+def test_replicas_on_like_devices_are_the_same_to_the_last_bit(how, monkeypatch):
+    mine = nn.Linear(64, 64)
+    theirs = copy.deepcopy(mine)
+    beside(monkeypatch, mine, theirs, ("cpu", "cpu"))
+    with torch.no_grad():
+        if how == "rows":
+            theirs.weight.copy_(mine.weight.flip(0))
+        elif how == "noise":
+            theirs.weight.add_(1e-6 * torch.randn(64, 64))
+        else:
+            theirs.weight[3, 5] = torch.nextafter(mine.weight[3, 5], torch.tensor(9.0))
+    with pytest.raises(GradPivotError, match="the replicas of weight differ"):
+        beside(monkeypatch, mine, theirs, ("cpu", "cpu"))
+
+
+def test_unlike_devices_may_round_unlike_but_no_more(monkeypatch):
+    mine = nn.Linear(64, 64)
+    theirs = copy.deepcopy(mine)
+    with torch.no_grad():
+        theirs.weight[3, 5] = torch.nextafter(mine.weight[3, 5], torch.tensor(9.0))
+    beside(monkeypatch, mine, theirs, ("cpu", "cuda"))
+    with torch.no_grad():
+        theirs.weight[3, 5] += 0.1
+    with pytest.raises(GradPivotError, match="the replicas of weight differ"):
+        beside(monkeypatch, mine, theirs, ("cpu", "cuda"))

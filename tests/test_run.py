@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from torch import nn
 from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, GA, ForgetSplit, trace, unlearn
@@ -113,6 +114,14 @@ def test_an_original_that_came_back_unchanged_is_told():
     assert "the model is the original, unchanged" in result.missed
     assert "budget 1" in result.missed
     assert unlearn(model, kept, CUP(gamma=0, lr=0.02, epochs=15)).missed is None
+
+
+def test_a_checkpoint_of_another_network_with_the_same_weights_is_another_runs():
+    split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    other = trained()
+    activation = next(name for name, m in other.layers.named_children() if isinstance(m, nn.ReLU))
+    other.layers[int(activation)] = nn.Tanh()
+    assert Running().key(split, CUP(), other) != Running().key(split, CUP(), trained())
 
 
 def test_samples_that_are_not_finite_are_named():

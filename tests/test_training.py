@@ -178,9 +178,14 @@ def test_a_checkpoint_of_other_data_or_another_model_is_refused(tmp_path):
     killed_after(3, path)
     other_data = problem(load=lambda: (stripes(100, seed=5), stripes(60, seed=1)))
     wider = problem(model=partial(Wider, 1))
-    for other in (other_data, wider):
+    bent = problem(model=Bent)
+    for other in (other_data, wider, bent):
         with pytest.raises(GradPivotError, match="belongs to another run"):
             train_model(other, checkpoint=path)
+
+
+class Bent(ConvNet):
+    """The same weights as its parent."""
 
 
 class Wider(ConvNet):

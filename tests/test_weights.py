@@ -5,6 +5,7 @@ import errno
 import pytest
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import nn
 
 from gradpivot import weights
@@ -13,7 +14,14 @@ from gradpivot.errors import GradPivotError
 from gradpivot.foreign import load_foreign
 from gradpivot.models.pixels import OnPixels, Pixels
 from gradpivot.testing import trained
-from gradpivot.weights import constants, load_weights, save_weights, weights_digest
+from gradpivot.weights import (
+    check_constants,
+    constants,
+    load_weights,
+    save_weights,
+    structure,
+    weights_digest,
+)  # fmt: skip
 
 
 def test_round_trip_with_facts(tmp_path):
@@ -107,3 +115,31 @@ def test_other_peoples_files_say_nothing_of_it(tmp_path):
     torch.save(model.state_dict(), path)
     load_foreign(OnPixels(Pixels(), trained()), path)
     assert constants(model) == {"pixels.mean": [0.5], "pixels.std": [0.25]}
+
+
+class Waves(nn.Sequential):
+    """The same weights as any Sequential of these layers."""
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        nn.Sequential(nn.Linear(2, 2), nn.Tanh()),
+        nn.Sequential(nn.Linear(2, 2), nn.LeakyReLU(0.2)),
+        nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Dropout()),
+        Waves(nn.Linear(2, 2), nn.ReLU()),
+    ],
+)
+def test_the_structure_tells_networks_of_the_same_weights_apart(other):
+    plain = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    other.load_state_dict(plain.state_dict())
+    assert structure(other) != structure(plain)
+    assert structure(plain) == structure(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+
+
+@pytest.mark.parametrize("theirs", ["not JSON", "[1, 2]", "{}"])
+def test_constants_of_somebody_elses_making_are_not_ours(theirs, tmp_path):
+    model = nn.Linear(2, 2)
+    save_file(model.state_dict(), tmp_path / "theirs.safetensors", {"constants": theirs})
+    check_constants(model, {"constants": theirs}, tmp_path / "theirs.safetensors")
+    load_foreign(nn.Linear(2, 2), tmp_path / "theirs.safetensors")

@@ -7,6 +7,7 @@ and step are then computed by each from the same numbers, so the replicas stay e
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ Side = Callable[[], tuple[Gradient, float | None]]
 """Computes this process's share of one gradient and of its loss."""
 
 _SAME = 1e-7
-"""How far the sums of two replicas may differ, relative to the sum of magnitudes: unlike devices round unlike."""
+"""How far the sums of two replicas may differ on unlike devices, relative to the sum of magnitudes."""
 
 
 class LostProcessError(GradPivotError):
@@ -173,14 +174,19 @@ class Replicas:
             )
 
     def same_weights(self, model: nn.Module) -> None:
-        """Make sure that the replicas have not drifted apart.
+        """Make sure that the replicas have not drifted apart: not by a bit on devices of one kind.
+
+        Unlike devices round unlike; there the sums of every weight must agree.
 
         Raises:
             GradPivotError: in all processes, naming the first weight or buffer that differs.
         """
         if self.size == 1:
             return
-        told = self.gather({name: _sums_of(tensor) for name, tensor in model.state_dict().items()})
+        tensors = model.state_dict()
+        kinds = self.gather(sorted({_kind_of(tensor.device) for tensor in tensors.values()}))
+        tell = _bits_of if all(kind == kinds[0] for kind in kinds) else _sums_of
+        told = self.gather({name: tell(tensor) for name, tensor in tensors.items()})
         for name, first in told[0].items():
             if not all(_alike(first, theirs[name]) for theirs in told):
                 raise GradPivotError(
@@ -276,15 +282,30 @@ class _Sums:
             )
 
 
+def _kind_of(device: torch.device) -> str:
+    """What decides how a device rounds."""
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    return f"{device.type} {torch.backends.cpu.get_cpu_capability()}"
+
+
+def _bits_of(tensor: Tensor) -> str:
+    content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return hashlib.sha256(content.tobytes()).hexdigest()
+
+
 def _sums_of(tensor: Tensor) -> tuple[float, float]:
     exact = tensor.detach().double()
     return float(exact.sum()), float(exact.abs().sum())
 
 
-def _alike(one: tuple[float, float], other: tuple[float, float]) -> bool:
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two tensors told by :func:`_bits_of` or :func:`_sums_of` are the same, as far as that tells."""
+    if isinstance(one, str):
+        return bool(one == other)
     if math.isnan(one[0]) and math.isnan(other[0]):
         return True
-    return one[0] == other[0] or abs(one[0] - other[0]) <= _SAME * max(one[1], other[1])
+    return bool(one[0] == other[0] or abs(one[0] - other[0]) <= _SAME * max(one[1], other[1]))
 
 
 def _is_dense(tensor: Tensor) -> bool:

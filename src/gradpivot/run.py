@@ -25,7 +25,7 @@ from gradpivot.parallel import Replicas
 from gradpivot.provenance import environment
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.task import predicts
-from gradpivot.weights import weights_digest
+from gradpivot.weights import structure, weights_digest
 
 if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
@@ -201,12 +201,13 @@ class Running:
         return cls(**given)
 
     def key(self, split: ForgetSplit, method: Method, model: nn.Module) -> str:
-        """What identifies a run: split, full configuration, seed, the weights it starts from, how it is computed."""
+        """What identifies a run: split, full configuration, seed, the model it starts from, how it is computed."""
         described = [
             split.hash,
             method.to_dict(),
             self.seed,
             weights_digest(model),
+            structure(model),
             self.precision,
             self.compile,
             _told(self.task),

@@ -26,11 +26,12 @@ from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate.evaluation import predictions, scored_part
 from gradpivot.loop import Loop, Outcome, Progress
+from gradpivot.loop.batches import plain_batch_size
 from gradpivot.modes import evaluating
 from gradpivot.provenance import environment
 from gradpivot.randomness import derive, isolated
 from gradpivot.tasks.task import predicts
-from gradpivot.weights import constants
+from gradpivot.weights import constants, structure
 
 if TYPE_CHECKING:
     from gradpivot.methods.retrain import Retrain
@@ -262,7 +263,7 @@ class _Watching:
         workers: int,
         tell: Callable[[Epoch], None] | None,
     ) -> None:
-        self.per_epoch = batch_count(len(split.train), recipe.batch_size or 64)
+        self.per_epoch = batch_count(len(split.train), plain_batch_size(recipe))
         self._last, self._tell = recipe.epochs, tell
         self._every = every if predicts(task) else 0
         self._split, self._task, self._workers = split, task, workers
@@ -306,7 +307,6 @@ class _Watching:
 
 
 def _key(facts: Mapping[str, Any], model: nn.Module) -> str:
-    """What a checkpoint belongs to: everything that decides a number, and the shapes of the weights."""
-    shapes = [(name, list(tensor.shape), str(tensor.dtype)) for name, tensor in model.state_dict().items()]
-    described = [facts, shapes, constants(model)]
+    """What a checkpoint belongs to: everything that decides a number, and the structure of the model."""
+    described = [facts, structure(model), constants(model)]
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from torch import nn
 from gradpivot.atomic import replacing
 from gradpivot.errors import GradPivotError
 
-__all__ = ["check_constants", "constants", "load_weights", "save_weights", "weights_digest"]
+__all__ = ["check_constants", "constants", "load_weights", "save_weights", "structure", "weights_digest"]
 
 _MOST_CONSTANTS = 64
 """Larger buffers that are not saved are tables a model computes by itself."""
@@ -89,7 +90,9 @@ def check_constants(model: nn.Module, metadata: Mapping[str, str], path: str | P
     Raises:
         GradPivotError: naming the constant.
     """
-    known, mine = json.loads(metadata.get("constants", "{}")), constants(model)
+    # Others may keep something else under that name.
+    known = json.loads(metadata["constants"]) if {"constants", "gradpivot"} <= metadata.keys() else {}
+    mine = constants(model)
     for name in sorted(known.keys() & mine.keys()):
         if known[name] != mine[name]:
             raise GradPivotError(
@@ -100,6 +103,20 @@ def check_constants(model: nn.Module, metadata: Mapping[str, str], path: str | P
 
 def _short(values: list[float]) -> str:
     return ", ".join(f"{value:.4g}" for value in values)
+
+
+def structure(model: nn.Module) -> list[tuple[str, ...]]:
+    """The modules by name, kind and what they say of themselves, and the weights' names, shapes and types.
+
+    Networks with the same weights may compute different things: a ReLU or a sine between them, an Upsample before. What
+    a ``forward`` of somebody's own does is not seen.
+    """
+    modules = [
+        (name, f"{type(m).__module__}.{type(m).__qualname__}", re.sub(r" at 0x[0-9a-f]+", "", m.extra_repr()))
+        for name, m in model.named_modules()
+    ]
+    weights = [(name, str(tuple(t.shape)), str(t.dtype)) for name, t in model.state_dict().items()]
+    return [*modules, *weights]
 
 
 def weights_digest(model: nn.Module) -> str:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import errno
+import http.client
 import os
+import ssl
 import sys
 
 import pytest
@@ -67,6 +69,22 @@ def test_a_connection_lost_too_often_keeps_the_part(wanted, server, tmp_path):
         download(wanted, tmp_path)
     assert (tmp_path / "file.bin.part").stat().st_size == 300_000
     server.cut = None
+    assert download(wanted, tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "error", [ssl.SSLError("bad record"), OSError(errno.EHOSTUNREACH, "No route to host")]
+)
+def test_a_network_that_fails_on_the_way_is_a_lost_connection(error, wanted, server, tmp_path, monkeypatch):
+    """Not an error of the disk: the next source is tried, and what is there stays."""
+
+    def failing(self, size):
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(http.client.HTTPResponse, "read", failing)
+        with pytest.raises(UnreachableError, match="was lost 3 times"):
+            download(wanted, tmp_path)
     assert download(wanted, tmp_path).read_bytes() == CONTENT
 
 

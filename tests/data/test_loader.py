@@ -10,6 +10,7 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 
 from gradpivot.data import loader as loading
 from gradpivot.data.loader import Loader
+from gradpivot.errors import GradPivotError
 from gradpivot.randomness import derive, isolated
 
 CPU = torch.device("cpu")
@@ -104,3 +105,8 @@ def test_an_error_in_a_sample_gives_the_callers_randomness_back():
     assert torch.equal(states[0], torch.get_rng_state())
     assert np.array_equal(states[1], np.random.get_state()[1])
     assert states[2] == random.getstate()
+
+
+def test_a_number_of_workers_that_cannot_be_is_told():
+    with pytest.raises(GradPivotError, match="workers is -1"):
+        Loader(Augmented(), CPU, 0, -1)

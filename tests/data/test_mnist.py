@@ -26,6 +26,7 @@ def test_idx_round_trip(array):
         b"\0\0\x08",
         b"\0\0\x08\3\0\0\0\1",
         b"\0\0\x08\0",
+        b"\0\0\x08\x80" + b"\0\0\0\1" * 128 + b"\0",
         b"\0\0\x0d\1\0\0\0\1\0\0\0\0",
         idx(np.zeros((2, 3), np.uint8))[:-1],
         idx(np.zeros((2, 3), np.uint8)) + b"\0",

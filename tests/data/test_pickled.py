@@ -133,5 +133,15 @@ def test_a_changed_byte_gives_an_error_or_a_batch(place, change):
 def test_a_key_whose_hash_takes_years_is_refused():
     """( ( … ) ( … ) ), sixty deep, each built of two copies of the last."""
     content = b"N" + b"2\x86" * 60 + b"N" + b"s."
-    with pytest.raises(GradPivotError, match="copies the top of its stack"):
+    with pytest.raises(GradPivotError, match="moves values about"):
         read_batch(b"}" + content, "batch")
+
+
+@pytest.mark.parametrize("store", [b"q%c", b"\x94", b"q%cq%c", b"q%cN0"])
+def test_nor_is_one_that_is_built_from_the_memo(store):
+    """The last tuple is stored, and the next one made of it twice."""
+    levels = [
+        store.replace(b"%c", bytes([i])) + b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86" for i in range(60)
+    ]
+    with pytest.raises(GradPivotError, match=r"a tuple twice|moves values about"):
+        read_batch(b"}N\x85" + b"".join(levels) + b"Ns.", "batch")

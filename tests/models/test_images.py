@@ -28,6 +28,11 @@ def test_numbers_that_cannot_be():
             Images().normalised(std)
 
 
+def test_stored_is_one_of_two():
+    with pytest.raises(GradPivotError, match="stored is 'byte'; choose bytes or floats"):
+        Images(stored="byte")
+
+
 def test_who_needs_pixels():
     assert Images().need_pixels
     assert not Images(stored="floats").need_pixels

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -104,3 +106,9 @@ def test_images_do_not_see_each_other_and_weights_all_learn(make):
     assert torch.allclose(model(images)[:1], model(images[:1]), atol=1e-5)
     model.train()(images).logsumexp(1).sum().backward()
     assert all(p.grad is not None and p.grad.any() for p in model.parameters())
+
+
+def test_the_page_of_models_has_these_numbers():
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    assert f"the model of `digits` | {count(SmallCNN(3, 32)):,} |" in page
+    assert f"| {count(small_resnet()):,} |" in page

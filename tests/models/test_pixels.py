@@ -19,6 +19,11 @@ def test_bytes_become_normalised_numbers_of_the_models_type(dtype):
     assert found.is_contiguous(memory_format=torch.channels_last)
 
 
+def test_whole_numbers_are_numbers():
+    bytes_ = torch.full((1, 3, 2, 2), 51, dtype=torch.uint8)
+    assert Pixels((0,), (2,))(bytes_).unique().item() == pytest.approx(0.1)
+
+
 def test_floats_are_taken_as_they_are():
     real = BYTES.float() / 255
     assert torch.equal(Pixels()(real), real)

@@ -110,11 +110,12 @@ def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
 def _loaded(problem: Problem, chosen: ProblemOptions) -> nn.Module:
     """A model of the problem with the weights of a file, whoever made it."""
     from gradpivot.foreign import load_foreign
+    from gradpivot.torchrun import is_first
 
     assert chosen.weights is not None
     model = problem.model()
     loaded = load_foreign(model, chosen.weights, chosen.map)
-    if loaded.told:
+    if loaded.told and is_first():
         sys.stderr.write(f"gradpivot: {loaded}\n")
     return model.eval()
 

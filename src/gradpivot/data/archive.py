@@ -27,7 +27,8 @@ __all__ = ["gunzipped", "read_members"]
 
 _CHUNK = 2**20
 _MEMBERS = 10_000
-_WHOLE = 2**30
+_BESIDE = 2**28
+"""What an archive may hold beside what is wanted of it. A tar's own headers are read whole before anybody can count."""
 _BROKEN = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, gzip.BadGzipFile, EOFError, NotImplementedError,
     UnicodeDecodeError, ValueError, RuntimeError, OverflowError,
@@ -36,7 +37,7 @@ _UNPACKERS: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".xz": lzma.ope
 _PACKED_TAR = ((b"\x1f\x8b", ".gz"), (b"\xfd7zXZ\0", ".xz"), (b"BZh", ".bz2"))
 
 
-def read_members(path: Path, limits: Mapping[str, int], whole: int = _WHOLE) -> dict[str, bytes]:
+def read_members(path: Path, limits: Mapping[str, int], whole: int | None = None) -> dict[str, bytes]:
     """The members of an archive whose last name component is in ``limits``, by that name.
 
     Zip (and so wheels), tar (plain or packed with gzip, xz or bzip2) and Debian packages; a file that is none of
@@ -45,11 +46,12 @@ def read_members(path: Path, limits: Mapping[str, int], whole: int = _WHOLE) -> 
     Args:
         path: The archive.
         limits: How many bytes each wanted member may have at most.
-        whole: How many bytes a packed archive may unpack to in all.
+        whole: How many bytes a packed archive may unpack to in all; what is wanted and 256 MiB if not given.
 
     Raises:
         GradPivotError: if the archive is damaged, or hostile.
     """
+    whole = sum(limits.values()) + _BESIDE if whole is None else whole
     try:
         with path.open("rb") as file:
             head = file.read(512)

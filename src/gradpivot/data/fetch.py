@@ -119,6 +119,11 @@ def _read(answer: http.client.HTTPResponse) -> bytes:
         return answer.read(_CHUNK)
     except http.client.IncompleteRead as error:
         return error.partial
+    except (TimeoutError, ConnectionError):
+        raise
+    except OSError as error:
+        # A route that is gone, a broken TLS record: the connection's fault, not the disk's.
+        raise ConnectionError(str(error)) from None
 
 
 def _continues(answer: http.client.HTTPResponse, have: int) -> bool:

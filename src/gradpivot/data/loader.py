@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from gradpivot.data.augmentation import Augmentation, check_augmentable
+from gradpivot.errors import GradPivotError
 from gradpivot.randomness import derive, isolated, reseed
 
 __all__ = ["Loader"]
@@ -33,6 +34,8 @@ class Loader:
         self._dataset = dataset
         self._device = device
         self._seed = seed
+        if workers < 0:
+            raise GradPivotError(f"workers is {workers}; give a number of processes, or 0 for none")
         self._workers = workers
         tensors = _tensors_of(dataset)
         self._resident = None if tensors is None else tuple(tensor.to(device) for tensor in tensors)

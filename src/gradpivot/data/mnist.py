@@ -101,9 +101,11 @@ def read_idx(content: bytes, name: str) -> np.ndarray:
     if len(content) < 4 or content[:3] != b"\0\0\x08" or len(content) < 4 + 4 * content[3]:
         raise GradPivotError(f"{name} is no idx file of bytes; get it again")
     rank = content[3]
+    if not 1 <= rank <= 3:
+        raise GradPivotError(f"{name} has {rank} sizes, and labels have one, images three; get it again")
     shape = struct.unpack_from(f">{rank}I", content, 4)
     expected = int(np.prod(shape, dtype=object))
-    if rank == 0 or len(content) != 4 + 4 * rank + expected:
+    if len(content) != 4 + 4 * rank + expected:
         raise GradPivotError(
             f"{name} says it holds {expected:,} bytes but has {len(content) - 4 - 4 * rank:,}; get it again"
         )

@@ -28,13 +28,7 @@ def read_batch(data: bytes, name: str) -> tuple[np.ndarray, list[int]]:
         GradPivotError: if it is damaged, is something else, or names any code.
     """
     try:
-        # A pickle may ask for a memo of any size; ours has an index for each of some 10,000 names.
-        for opcode, argument, _ in pickletools.genops(data):
-            if "PUT" in opcode.name and int(argument or 0) > _MEMO:
-                raise pickle.UnpicklingError(f"memo index {argument}")
-            # With it a few bytes make a key whose hash takes years; data have no use for it.
-            if opcode.name == "DUP":
-                raise pickle.UnpicklingError("it copies the top of its stack")
+        _check_program(data)
         content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
         fields = {_text(key): value for key, value in content.items()}
         array, labels = fields["data"], [int(label) for label in fields["labels"]]
@@ -50,6 +44,33 @@ def read_batch(data: bytes, name: str) -> tuple[np.ndarray, list[int]]:
     if len(pixels) != len(labels):
         raise GradPivotError(f"{name} has {len(pixels)} images but {len(labels)} labels")
     return pixels, labels
+
+
+def _check_program(data: bytes) -> None:
+    """Refuse what data have no use for, before any of it is done.
+
+    A pickle may ask for a memo of any size; ours has an index for each of some 10,000 names. And a tuple of twice the
+    same tuple, again and again, is a few bytes and a key whose hash takes years.
+
+    Raises:
+        pickle.UnpicklingError: if it does.
+    """
+    made, tuples, kept = "", set(), 0
+    for opcode, argument, _ in pickletools.genops(data):
+        name = opcode.name
+        if name in ("DUP", "POP", "POP_MARK"):
+            raise pickle.UnpicklingError("it moves values about on its stack")
+        if "PUT" in name or name == "MEMOIZE":
+            index = kept if name == "MEMOIZE" else int(argument or 0)
+            if index > _MEMO:
+                raise pickle.UnpicklingError(f"memo index {index}")
+            kept += 1
+            if "TUPLE" in made:
+                tuples.add(index)
+        elif "GET" in name and int(argument or 0) in tuples:
+            raise pickle.UnpicklingError("it uses a tuple twice")
+        else:
+            made = name
 
 
 def _text(key: bytes | str) -> str:

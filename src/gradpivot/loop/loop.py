@@ -98,6 +98,7 @@ class Loop(Stepping):
         working = copy.deepcopy(model)
         modes = [module.training for module in model.modules()]
         self._history, self._step = History(), 0
+        self._seen_alike = False
         self._descent, self._move, self._mask = None, None, None
         self._keeper = Checkpoint(self.checkpoint, key, self.checkpoint_seconds) if self.checkpoint else None
         self._passes = Passes(working, self.precision, self.compile)
@@ -225,9 +226,10 @@ class Loop(Stepping):
         self._report(self._step, total)
         if self._keeper and self.replicas.is_first:
             self._keeper.save_if_due(self._state)
-        # Replicas that drift apart do so from the first step; told there, it has cost nothing yet.
-        if len(self._history) == 1:
+        # Replicas that drift apart do so from their first step; told there, it has cost nothing yet.
+        if not self._seen_alike:
             self.replicas.same_weights(model)
+            self._seen_alike = True
 
     def _state(self) -> dict[str, Any]:
         """Everything the next step depends on."""

@@ -45,6 +45,8 @@ class Images:
     stored: str = "bytes"
 
     def __post_init__(self) -> None:
+        if self.stored not in ("bytes", "floats"):
+            raise GradPivotError(f"stored is {self.stored!r}; choose bytes or floats")
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, self.channels):
                 raise GradPivotError(

@@ -31,8 +31,9 @@ class Pixels(nn.Module):
     def __init__(self, mean: Sequence[float] = (0.0,), std: Sequence[float] = (1.0,)) -> None:
         super().__init__()
         # Not in the state dict: checkpoints from elsewhere have no such entries.
-        self.register_buffer("mean", torch.tensor(mean).reshape(1, -1, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(std).reshape(1, -1, 1, 1), persistent=False)
+        for name, values in (("mean", mean), ("std", std)):
+            per_channel = torch.tensor(values, dtype=torch.get_default_dtype()).reshape(1, -1, 1, 1)
+            self.register_buffer(name, per_channel, persistent=False)
         self._plain = all(m == 0 for m in mean) and all(s == 1 for s in std)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ from gradpivot.run import Result, run_method
 from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.original import train_original
 from gradpivot.tasks.diffusion import Diffusion
-from gradpivot.weights import constants, weights_digest
+from gradpivot.weights import constants, structure, weights_digest
 
 __all__ = [
     "check_setting", "check_targets", "judge_setting", "original_weights", "own_settings", "run_cell", "setting_of",
@@ -94,13 +94,11 @@ def check_setting(setting: Setting) -> None:
 
 @lru_cache(maxsize=_AT_HAND)
 def _structure(problem: str) -> str:
-    """The model's modules, weights' names, shapes and types, its constants, and the task's class, as a digest."""
+    """The model's structure and constants, and the task's class, as a digest."""
     found = _problem(problem)
     with isolated():
         model = found.model()
-    weights = [(name, list(t.shape), str(t.dtype)) for name, t in model.state_dict().items()]
-    modules = [(name, type(module).__name__) for name, module in model.named_modules()]
-    return digest_of([modules, weights, constants(model), type(found.task).__name__])
+    return digest_of([structure(model), constants(model), type(found.task).__name__])
 
 
 @lru_cache(maxsize=_AT_HAND)

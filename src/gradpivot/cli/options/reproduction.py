@@ -76,7 +76,7 @@ class ReproduceCifar10ClassOptions(PaperSweep):
     out: Path = Path("runs/cifar10-class")
     """Where the tables, figures and the page go; finished runs are kept in its folder 'store'."""
     preset: Literal["short", "full"] = "short"
-    """short: CUP and WS at eight settings. full: every method over the paper's spaces with a retrained reference."""
+    """short: CUP and WS at twelve settings. full: every method over the paper's spaces with a retrained reference."""
     classes: str | None = None
     """Forget these classes, one at a time: 0, or 0,5, or 0-9. 0 for short and all ten for full if not given."""
     methods: str = "all"
