@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from gradpivot.data.split import ForgetSplit
+from gradpivot.goal import Misclassified
 from gradpivot.landing import MAY_COST, Landing
 from gradpivot.loop import Loop
 from gradpivot.objectives import objective
@@ -35,7 +36,9 @@ def landing(
     retain = torch.zeros(50, 2)
     data = torch.utils.data.TensorDataset(torch.cat([forget, retain]), torch.zeros(150, dtype=torch.long))
     split = ForgetSplit.by_index(data, data, range(100))
-    return Landing(model, task or Classification(), split, Loop(), objective("unlikelihood"), settle)
+    return Landing(
+        model, Misclassified(task or Classification(), objective("unlikelihood")), split, Loop(), settle
+    )
 
 
 @pytest.mark.parametrize("asked", [0.1, 0.25, 0.5, 0.9])

@@ -92,7 +92,8 @@ def test_the_task_is_part_of_what_identifies_a_run():
     ],
 )
 def test_a_degree_that_was_missed_is_told(ua, steps, kind, told):
-    result = unlearn(trained(), ForgetSplit.by_class(blobs(), blobs(seed=1), 0), CUP(epochs=1))
+    method = CUP(epochs=1, goal="misclassified")
+    result = unlearn(trained(), ForgetSplit.by_class(blobs(), blobs(seed=1), 0), method)
     made = replace(
         result,
         scores=replace(result.scores, ua=ua),
@@ -107,13 +108,13 @@ def test_an_original_that_came_back_unchanged_is_told():
     """Whoever ships it must know: a record that cannot be forgotten for what γ allows was not forgotten."""
     model = trained()
     kept = ForgetSplit.random(blobs(), blobs(seed=1), fraction=0.25, seed=0)
-    result = unlearn(model, kept, CUP(gamma=0.3, lr=0.02, epochs=15))
+    result = unlearn(model, kept, CUP(gamma=0.3, goal="misclassified", lr=0.02, epochs=15))
     assert result.is_original
     # However little was asked for.
     result.history["asked"][-1] = result.scores.ua + 0.01
     assert "the model is the original, unchanged" in result.missed
-    assert "budget 1" in result.missed
-    assert unlearn(model, kept, CUP(gamma=0, lr=0.02, epochs=15)).missed is None
+    assert "leave goal out" in result.missed
+    assert unlearn(model, kept, CUP(gamma=0, goal="misclassified", lr=0.02, epochs=15)).missed is None
 
 
 def test_a_checkpoint_of_another_network_with_the_same_weights_is_another_runs():

@@ -22,7 +22,7 @@ from gradpivot.loop import Progress
 from gradpivot.methods.cup import CUP
 from gradpivot.methods.method import Method
 from gradpivot.parallel import Replicas
-from gradpivot.run import Options, Result, Running, run_method
+from gradpivot.run import Options, Result, Running, run_method, split_for
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.task import predicts
 
@@ -245,6 +245,8 @@ def trace(
             "a trace is a frontier of RA and UA, and a generator predicts no label; sweep it with a recipe, which "
             "judges its samples (docs/diffusion.md), or run unlearn() for each value"
         )
+    if not quick:
+        split = split_for(method, split)
     found: dict[str, Any]
     with _progress(progress, f"{method.title} over {method.knob}") as report:
         if quick:

@@ -18,15 +18,13 @@ from gradpivot.data.order import shuffled
 from gradpivot.randomness import derive, isolated
 from gradpivot.segment import Segment, share_with
 from gradpivot.steering import LEAST_WAY, LOSS_BUDGET, RETAIN_TOLERANCE
-from gradpivot.tasks.task import degree_of
 
 if TYPE_CHECKING:
     from torch import nn
 
     from gradpivot.data.split import ForgetSplit
+    from gradpivot.goal import Goal
     from gradpivot.loop import Loop
-    from gradpivot.objectives import Objective
-    from gradpivot.tasks.task import GradualTask
 
 __all__ = ["Landing"]
 
@@ -51,10 +49,9 @@ class Landing:
 
     Args:
         model: The model before the run; its weights are copied.
-        task: How to run it.
+        goal: What counts as forgotten.
         split: What is forgotten.
         loop: Gives the samples.
-        objective: The forgetting objective, for tasks whose degree depends on it.
         settle: Called whenever the weights have moved, before they are looked at: BatchNorm's statistics are taken
             anew where the policy says so, and what they change is then part of what is measured.
     """
@@ -62,14 +59,13 @@ class Landing:
     def __init__(
         self,
         model: nn.Module,
-        task: GradualTask,
+        goal: Goal,
         split: ForgetSplit,
         loop: Loop,
-        objective: Objective,
         settle: Callable[[], None] | None = None,
     ) -> None:
-        self._model, self._task, self._loop, self._objective = model, task, loop, objective
-        self._settle = settle
+        self._model, self._goal, self._loop, self._settle = model, goal, loop, settle
+        self._task = goal.task
         self._data = split.train
         self._forget = shuffled(split.forget_indices, loop.seed, "landing")[:LOOKED_AT]
         self._retain = shuffled(split.retain_indices, loop.seed, "landing")[:LOOKED_AT]
@@ -84,9 +80,15 @@ class Landing:
         self.start = loop.replicas.from_first(self.degree)
         """The degree of forgetting before the run."""
         self._retain_start = loop.replicas.from_first(self.retain_loss)
-        self._may_cost = getattr(task, "may_cost", MAY_COST * getattr(task, "loss_unit", 1.0))
+        self._unit = goal.unit(self.start)
+        self._may_cost = getattr(goal.task, "may_cost", MAY_COST * self._unit)
         self._budget = self._may_cost
         self._degrees: dict[float, float] = {}
+
+    @property
+    def is_there(self) -> bool:
+        """Whether all that γ = 1 could ask for is there before the run: records that look unseen already."""
+        return not self._goal.counts and self._goal.most - self.start <= LEAST_WAY
 
     @torch.no_grad()
     def degree(self) -> float:
@@ -94,7 +96,7 @@ class Landing:
         # What a task draws, such as noise, is the same at every look.
         with isolated(derive(self._loop.seed, "landing")):
             degrees = [
-                degree_of(self._task, self._model, batch, self._objective).double().sum().item()
+                self._goal.degree(self._model, batch).double().sum().item()
                 for _, batch in self._passes(self._forget)
             ]
         return float(np.sum(degrees) / len(self._forget))
@@ -124,6 +126,8 @@ class Landing:
         self._segment.ends_at(self._model)
         share = self._loop.replicas.from_first(lambda: self._affordable(self._share(asked)))
         self._put(share)
+        self.reached = self._loop.replicas.from_first(lambda: self._measured(share))
+        """The degree there."""
         return share
 
     def _affordable(self, share: float) -> float:
@@ -166,7 +170,8 @@ class Landing:
         return math.copysign(math.sqrt(abs(rise)), rise) if math.isfinite(rise) else _FAR
 
     def _share(self, asked: float) -> float:
-        near = max(NEAR, 1 / len(self._forget)) * max(1 - self.start, LEAST_WAY)
+        one = 1 / len(self._forget) if self._goal.counts else 0.0
+        near = max(NEAR, one) * max(self._goal.most - self.start, LEAST_WAY)
         if asked >= 1:
             # There is nothing beyond all of it that could make up for a sample too few.
             near /= 2
@@ -198,7 +203,7 @@ class Landing:
 
         It ends where the degree falls: a line that leads away leads nowhere.
         """
-        bound = self.retain_loss() + RETAIN_TOLERANCE * getattr(self._task, "loss_unit", 1.0)
+        bound = self.retain_loss() + RETAIN_TOLERANCE * self._unit
         seen = [(1.0, reached)]
         for share in BEYOND if reached > self.start else ():
             degree = self._measured(share)

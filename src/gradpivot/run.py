@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
     from gradpivot.tasks.task import Task
 
-__all__ = ["Options", "Result", "Running", "run_method"]
+__all__ = ["Options", "Result", "Running", "run_method", "split_for"]
 
 
 MISSED = 0.03
 """Landing is exact to a point; a degree missed by more than this was not reached."""
+MISSED_WAY = 0.1
+"""The same for a degree of doubt, as a share of the way to it."""
 FEW_STEPS = 40
 
 
@@ -68,7 +70,13 @@ class Result:
     def asked_ua(self) -> float | None:
         """The UA that was asked for by γ as a degree; None for what asks for none."""
         asked = self.history.get("asked")
-        return None if not asked or self.scores is None else float(asked[-1])
+        if not asked or self.scores is None or self._looked_at_unseen:
+            return None
+        return float(asked[-1])
+
+    @property
+    def _looked_at_unseen(self) -> bool:
+        return self.method.looks_at_unseen(self.provenance["split"]["kind"])
 
     @property
     def is_original(self) -> bool:
@@ -78,28 +86,41 @@ class Result:
     @property
     def missed(self) -> str | None:
         """One line if much less was forgotten than was asked for, with what may help; None if it was not."""
-        asked, steps = self.asked_ua, len(self.history.get("step", ()))
-        if asked is None or self.scores is None or self.diverged:
+        if self.scores is None or self.diverged:
             return None
-        unchanged = getattr(self.method, "gamma", 0.0) > 0 and self.is_original
-        if self.scores.ua >= asked - MISSED and not unchanged:
+        unchanged = bool(getattr(self.method, "gamma", 0.0) > 0 and self.is_original)
+        told = self._missed_unseen(unchanged) if self._looked_at_unseen else self._missed_ua(unchanged)
+        return f"the model is the original, unchanged: {told}" if told and unchanged else told
+
+    def _missed_ua(self, unchanged: bool) -> str | None:
+        asked = self.asked_ua
+        assert self.scores is not None
+        if asked is None or (self.scores.ua >= asked - MISSED and not unchanged):
             return None
+        reached = f"asked for UA {100 * asked:.1f} %, reached {100 * self.scores.ua:.1f} %"
+        return f"{reached}: {self._help(unchanged)}"
+
+    def _missed_unseen(self, unchanged: bool) -> str | None:
+        if not self.history.get("asked"):
+            return "never-seen data are in no more doubt than the samples to forget, so there is nothing to forget"
+        start, asked, reached = (self.history[name][-1] for name in ("start", "asked", "reached"))
+        if reached >= asked - MISSED_WAY * (asked - start) and not unchanged:
+            return None
+        doubt = f"asked for a mean doubt of {100 * asked:.2f} %, reached {100 * reached:.2f} %"
+        return f"{doubt}: {self._help(unchanged)}"
+
+    def _help(self, unchanged: bool) -> str:
+        steps = len(self.history.get("step", ()))
         if steps < FEW_STEPS:
-            help_ = f"{steps} steps are few, allow it more epochs"
-        elif unchanged:
-            help_ = (
-                "more would have cost too much of what is kept. Ask for a target (until), allow all that a run may "
-                "cost (budget 1), or take a point of a quick trace (docs/quickstart.md)"
-            )
-        elif self.provenance["split"]["kind"] == "class":
-            help_ = "more would have cost too much of what is kept; a longer run may find a way"
+            return f"{steps} steps are few, allow it more epochs"
+        if self.provenance["split"]["kind"] == "class" and not unchanged:
+            return "more would have cost too much of what is kept; a longer run may find a way"
+        told = "more would have cost too much of what is kept. "
+        if getattr(self.method, "goal", None) == "misclassified":
+            told += "A retrained model recognises most single records, too: leave goal out, or ask for a target (until)"
         else:
-            help_ = (
-                "more would have cost too much of what is kept. A retrained model recognises most single records, too: "
-                "ask for a target (until), or take a point of a quick trace (docs/quickstart.md)"
-            )
-        what = "the model is the original, unchanged: " if unchanged else ""
-        return f"{what}asked for UA {100 * asked:.1f} %, reached {100 * self.scores.ua:.1f} %: {help_}"
+            told += "Ask for a target (until), allow all that a run may cost (budget 1), or a point of a quick trace"
+        return f"{told} (docs/quickstart.md)"
 
     def point(self, judged: Scored | None = None) -> Point:
         """The run as a point of a frontier.
@@ -266,6 +287,9 @@ def run_method(
 ) -> Result:
     """Run one method and score what comes out.
 
+    A method that steers by never-seen data gets validation data, if the split has none: half of the test data, which
+    are then not among those of the final scores.
+
     Args:
         model: The trained model; it is not changed.
         split: What to forget.
@@ -274,6 +298,7 @@ def run_method(
     """
     running = running or Running()
     check_run(model, split, method, running.task, seed=running.seed, retain_scored=running.retain_scored)
+    split = split_for(method, split)
     loop = running.loop(running.checkpoint)
     outcome = loop.run(method, model, running.task, split, key=running.key(split, method, model))
     unlearned = time.perf_counter()
@@ -290,6 +315,11 @@ def run_method(
         diverged=outcome.diverged,
         provenance=running.provenance(split, method, model),
     )
+
+
+def split_for(method: Method, split: ForgetSplit) -> ForgetSplit:
+    """The split, with validation data for a method that steers by them."""
+    return split.with_validation() if method.looks_at_unseen(split.kind) else split
 
 
 def _scored(

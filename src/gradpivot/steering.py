@@ -61,7 +61,7 @@ MOST_RATE = 1e12
 """Beyond these a rate means nothing, and would leave the range of numbers in the end."""
 CALM = 0.1
 """Steps shrink to this in the last part of a run: what it has settled on is then not left by chance."""
-LEAST_WAY = 1e-3
+LEAST_WAY = 1e-4
 """Nothing is left to forget of what is all but forgotten before the run; it is held."""
 LONGEST_MOVE = 0.02
 """No step is longer than this share of the weights' own length."""
@@ -88,11 +88,12 @@ class Course:
     Attributes:
         start: The degree of forgetting before the run, in [0, 1].
         asked: The degree it should end with.
+        most: The degree that γ = 1 asks for.
         unit: What a nat is in this task's losses.
         softest: The least intensity: below 0 a run gives back, which not every objective can.
-        lag: How far it is behind its course, as a share of the way from the start to 1: asked for by now minus seen, a
-            mean that forgets slowly. Both sides are averaged alike, so that the delay of the average is none of the
-            lag.
+        lag: How far it is behind its course, as a share of the way from the start to the most: asked for by now minus
+            seen, a mean that forgets slowly. Both sides are averaged alike, so that the delay of the average is none of
+            the lag.
         evidence: How much that mean has seen, in [0, 1].
         retain_level: A mean of L_r likewise.
         retain_start: L_r before the run, over enough samples: one batch may be easy or hard by chance, and everything
@@ -102,6 +103,7 @@ class Course:
     start: float
     asked: float
     retain_start: float
+    most: float = 1.0
     unit: float = 1.0
     softest: float = SOFTEST
     lag: float = 0.0
@@ -126,8 +128,8 @@ class Course:
         """
         share = samples / (samples + EVIDENCE)
         self.evidence += share * (1 - self.evidence)
-        # In shares of the way from the start to "all of it": a task's degrees may begin anywhere below 1.
-        way = 1 - self.start
+        # In shares of the way from the start to "all of it": degrees may begin anywhere, and end below 1.
+        way = self.most - self.start
         behind = (self.by_now(progress) - degree) / way if way > LEAST_WAY else 0.0
         self.lag += share * (behind - self.lag)
         self.retain_level += share * (retain_loss - self.retain_level)

@@ -90,8 +90,11 @@ def test_gamma_also_says_what_a_run_may_cost():
         return retain_loss(unlearn(trained(), tenth, method).model, tenth) - before
 
     for gamma in (0.0, 0.1, 0.3, 0.6, 1.0):
-        assert cost(CUP(gamma=gamma, lr=0.02, epochs=15)) <= asked_degree(gamma) * MAY_COST + 1e-9
-    freely = cost(CUP(gamma=0.3, lr=0.02, epochs=15, budget=1.0))
+        assert (
+            cost(CUP(gamma=gamma, goal="misclassified", lr=0.02, epochs=15))
+            <= asked_degree(gamma) * MAY_COST + 1e-9
+        )
+    freely = cost(CUP(gamma=0.3, goal="misclassified", lr=0.02, epochs=15, budget=1.0))
     assert asked_degree(0.3) * MAY_COST < freely <= MAY_COST + 1e-9
 
 
@@ -202,7 +205,7 @@ def test_paper_protocol_is_what_is_printed():
         ({"gamma": "0.5"}, "between 0"),
         ({"optimizer": "sdg"}, "choose one of sgd"),
         ({"batchnorm": "on"}, "choose one of frozen"),
-        ({"objective": "ce"}, "choose one of unlikelihood"),
+        ({"objective": "ce"}, "choose one of suited, unlikelihood"),
     ],
 )
 def test_settings_outside_their_range_say_so(settings, message):

@@ -150,7 +150,7 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
     )
     from gradpivot.control.sampled import SampleLooker
     from gradpivot.control.targets import Targets
-    from gradpivot.run import run_method
+    from gradpivot.run import run_method, split_for
     from gradpivot.run_folder import refuse_used, write_run
     from gradpivot.tasks.task import predicts
 
@@ -180,7 +180,7 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
             compile=chosen.compile,
             replicas=replicas,
         )
-        scored = split.with_validation() if targets else split
+        scored = split.with_validation() if targets else split_for(method, split)
         check_run(model, scored, method, running.task, seed=running.seed, retain_scored=running.retain_scored)
         original = _original_scores(model, scored, running)
         if targets is None:

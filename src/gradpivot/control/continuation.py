@@ -228,7 +228,7 @@ def to_the_end(method: Method, points: int | None = None) -> CUP:
         )
     if points is not None and points < 2:
         raise GradPivotError(f"a quick trace of {points} points has no line; ask for 2 or more")
-    return replace(method, gamma=1.0)
+    return replace(method, gamma=1.0, goal="misclassified")
 
 
 def _scoring(split: ForgetSplit, method: CUP, retain_scored: int | None) -> float:

@@ -205,7 +205,8 @@ class Search:
         assert isinstance(self._method, CUP)
         # What a condition takes is paid for; what it may cost is for ``keep`` to say.
         whole = 1.0 if self._method.budget is None else self._method.budget
-        method = replace(self._method, gamma=self._gamma(place, reached), budget=whole)
+        # A condition may ask for more than never-seen data show, and UA is the degree of misclassification.
+        method = replace(self._method, gamma=self._gamma(place, reached), budget=whole, goal="misclassified")
         if not self._tries:
             return method
         # Landing again, and a way back if that fails too.

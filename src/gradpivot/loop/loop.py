@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -176,24 +176,51 @@ class Loop(Stepping):
         Over a quarter as many samples as the run will see, but 128 at least and 1000 at most. No step is counted, and
         running statistics stay what they are.
         """
-        return self.replicas.from_first(partial(self._retain_level, model, task, split, recipe))
+
+        def loss(batch: Any) -> float:
+            return self._passes.loss(partial(task.retain_loss, model, batch))
+
+        size = retain_batch_size(split, recipe)
+        return self.replicas.from_first(
+            partial(self._survey, model, split, recipe, split.retain_indices, size, loss)
+        )
+
+    def forget_level(
+        self, model: nn.Module, split: ForgetSplit, recipe: Recipe, measure: Callable[[Any], float]
+    ) -> float:
+        """The mean of ``measure`` over forget batches as a paired run shows them, likewise.
+
+        Args:
+            model: As it is.
+            split: What is forgotten.
+            recipe: Says how batches are made.
+            measure: From a batch to the mean over it.
+        """
+        size = forget_batch_size(split, recipe)
+        return self.replicas.from_first(
+            partial(self._survey, model, split, recipe, split.forget_indices, size, measure)
+        )
 
     @torch.no_grad()
-    def _retain_level(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> float:
+    def _survey(
+        self,
+        model: nn.Module,
+        split: ForgetSplit,
+        recipe: Recipe,
+        indices: np.ndarray,
+        size: int,
+        measure: Callable[[Any], float],
+    ) -> float:
         apply_policy(model, recipe.batchnorm)
-        size = retain_batch_size(split, recipe)
         in_run = size * paired_plan(split, recipe, self.seed).total
         looked_at = min(max(in_run // 4, _LEAST_SURVEYED), _MOST_SURVEYED)
-        chosen = shuffled(split.retain_indices, self.seed, "level")[:looked_at]
+        chosen = shuffled(indices, self.seed, "level")[:looked_at]
         # The size matters to BatchNorm alone; larger batches are faster.
         order = cut(chosen, size if has_batch_statistics(model) else max(size, _LEAST_SURVEYED))
         batches = self._loader(split.train, model).batches(order, 0, recipe.augment)
         with isolated(derive(self.seed, "level")), statistics_kept(model), single_samples_refused():
-            losses = [
-                len(indices) * self._passes.loss(partial(task.retain_loss, model, batch))
-                for indices, batch in zip(order, batches, strict=True)
-            ]
-        return math.fsum(losses) / len(chosen)
+            found = [len(part) * measure(batch) for part, batch in zip(order, batches, strict=True)]
+        return math.fsum(found) / len(chosen)
 
     def _steps(
         self, model: nn.Module, recipe: Recipe, plan: Plan, loader: Loader

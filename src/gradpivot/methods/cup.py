@@ -18,24 +18,35 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from gradpivot.data.split import ForgetSplit
+    from gradpivot.goal import Goal
     from gradpivot.loop import Loop
-    from gradpivot.tasks.task import GradualTask, Task
+    from gradpivot.tasks.task import DoubtingTask, GradualTask, Task
 
 __all__ = ["CUP"]
+
+SUITED = "suited"
+_SUITED = {"misclassified": "unlikelihood", "unseen": "npo"}
+"""Unlikelihood pulls most at what a model is sure of, as it is of a class; NPO at what it doubts already, which is what
+a model that has not seen a record gets wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CUP(ForgettingDescent):
     """Each step pivots between keeping and forgetting inside the conflict-free cone; γ says how much is forgotten.
 
-    By default γ is a *degree*: the run ends where a share sin(πγ/2) of the way from the original to "all of the forget
-    set is forgotten" is done, whatever the learning rate, the batch size and the model; see :mod:`gradpivot.steering`
-    and :mod:`gradpivot.landing`. Steps are checked, and taken back if they hurt. With ``dial="angle"`` γ is the angle
-    of the paper's equations, and ``CUP.protocol("paper", gamma=…)`` is the printed form.
+    By default γ is a *degree*: the run ends where a share sin(πγ/2) of the way from the original to "forgotten" is
+    done, whatever the learning rate, the batch size and the model; see :mod:`gradpivot.goal`,
+    :mod:`gradpivot.steering` and :mod:`gradpivot.landing`. Steps are checked, and taken back if they hurt. With
+    ``dial="angle"`` γ is the angle of the paper's equations, and ``CUP.protocol("paper", gamma=…)`` is the printed
+    form.
 
     Attributes:
         gamma: The unlearning intensity γ ∈ [0, 1].
         dial: What γ means: the ``degree`` of forgetting, or the pivot's ``angle`` at every step.
+        goal: What is forgotten at γ = 1: all that is ``misclassified``, or what is in as much doubt as ``unseen`` data,
+            for which the split's validation data stand. None takes the first for a class and the second for records.
+        objective: As for every method, or ``suited``: unlikelihood if samples should be misclassified, npo if they
+            should look unseen.
         gamma_end: If given, the angle goes linearly from ``gamma`` to this over the run.
         budget: How much of what a run may cost L_r (0.15 nats for a classifier) this one may, in [0, 1]; if not given,
             as much as γ asks for of forgetting, sin(πγ/2).
@@ -50,8 +61,12 @@ class CUP(ForgettingDescent):
         "gamma": (0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
     }
 
+    more_objectives: ClassVar[tuple[str, ...]] = (SUITED,)
+
     gamma: float = 0.5
     dial: Literal["degree", "angle"] = "degree"
+    goal: Literal["misclassified", "unseen"] | None = None
+    objective: str = SUITED
     gamma_end: float | None = None
     budget: float | None = None
     # The pivot's promise is about the gradient of this step; momentum would add those of others. The length is found.
@@ -67,6 +82,10 @@ class CUP(ForgettingDescent):
                 raise GradPivotError(
                     "CUP: gamma_end is a schedule of the angle; set dial='angle', or give the degree as gamma alone"
                 )
+        if self.goal is not None and self.dial != "degree":
+            raise GradPivotError(
+                "CUP: goal says where a run to a degree ends; leave it out, or set dial='degree'"
+            )
         if self.budget is not None:
             self._check("budget", least=0, most=1)
             if self.dial != "degree":
@@ -81,15 +100,44 @@ class CUP(ForgettingDescent):
         else:
             self._to_degree(model, _gradual(task), split, loop)
 
+    def looks_at_unseen(self, kind: str) -> bool:
+        """Whether it steers by validation data, on a split of that kind."""
+        return self.dial == "degree" and (self.goal or _goal_of(kind)) == "unseen"
+
     def gamma_at(self, progress: float) -> float:
         """γ when a fraction ``progress`` of the steps is done."""
         if self.gamma_end is None:
             return self.gamma
         return self.gamma + (self.gamma_end - self.gamma) * progress
 
+    def _objective(self, goal: str = "misclassified") -> Objective:
+        return objective(_SUITED[goal] if self.objective == SUITED else self.objective)
+
+    def _goal(self, model: nn.Module, task: GradualTask, split: ForgetSplit, loop: Loop) -> Goal:
+        from gradpivot.goal import Misclassified, Unseen
+        from gradpivot.tasks.task import meaning_of
+
+        name = self.goal or _goal_of(split.kind)
+        if name == "unseen" and not hasattr(task, "doubting"):
+            if self.goal is not None:
+                raise GradPivotError(
+                    f"{type(task).__name__} has no 'doubting', which tells how sure a model is of each sample; add it "
+                    f"(see gradpivot.tasks.task), or use goal='misclassified'"
+                )
+            name = "misclassified"
+        meant = meaning_of(task, self._objective(name))
+        if name == "misclassified":
+            return Misclassified(task, meant)
+        if split.kind == "class":
+            raise GradPivotError(
+                "CUP: goal is 'unseen', and a whole class is forgotten: a model that has never seen it does not name "
+                "it at all; use goal='misclassified'"
+            )
+        return Unseen.of(model, cast("DoubtingTask", task), meant, split, loop)
+
     def _by_angle(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Two gradients, their Gram matrix to two weights, one step."""
-        forgetting = objective(self.objective)
+        forgetting = self._objective()
         for batch in loop.paired_batches(model, task, split, self):
             gradients = loop.gradients(
                 forget=partial(task.forget_loss, model, batch.forget, forgetting),
@@ -104,24 +152,23 @@ class CUP(ForgettingDescent):
         from gradpivot.landing import Landing
         from gradpivot.loop import finite
         from gradpivot.loop.batches import paired_plan
-        from gradpivot.tasks.task import meaning_of
 
-        forgetting = meaning_of(task, objective(self.objective))
+        goal = self._goal(model, task, split, loop)
         anew = partial(loop.recalibrate, model, task, split, self)
         settle = anew if self.batchnorm == "recalibrate" else None
-        landing = Landing(model, task, split, loop, forgetting, settle)
+        landing = Landing(model, goal, split, loop, settle)
+        if landing.is_there:
+            return
         way = asked_degree(self.gamma)
-        asked = landing.start + (1 - landing.start) * way
+        asked = landing.start + (goal.most - landing.start) * way
         budget = way if self.budget is None else self.budget
-        unit = getattr(task, "loss_unit", 1.0)
-        softest = SOFTEST if forgetting.gives_back else 0.0
-        level = loop.retain_level(model, task, split, self)
-        course = Course(landing.start, asked, level, unit, softest)
+        unit = goal.unit(landing.start)
+        course = self._course(model, goal, split, loop, landing.start, asked)
         length = StepLength.of_run(paired_plan(split, self, loop.seed).total, unit)
         longest = LONGEST_MOVE * landing.weights_length / self.lr
         for batch in loop.paired_batches(model, task, split, self):
             _resume(course, length, loop)
-            forget = _Watched(task, model, batch.forget, forgetting, self.batchnorm)
+            forget = _Watched(goal, model, batch.forget, self.batchnorm)
             retain = partial(task.retain_loss, model, batch.retain)
             gradients = loop.gradients(forget=forget, retain=retain)
             before = gradients.forget_loss or 0.0, gradients.retain_loss or 0.0
@@ -145,10 +192,33 @@ class CUP(ForgettingDescent):
                 forget_change=finite(changes[0].actual),
                 retain_change=finite(changes[1].actual),
                 taken_back=float(not kept),
+                start=landing.start,
                 landed=None,
+                reached=None,
                 **course.columns(),
             )
-        loop.record(asked=asked, landed=landing.at(asked, of_budget=budget))
+        landed = landing.at(asked, of_budget=budget)
+        loop.record(asked=asked, landed=landed, reached=landing.reached)
+
+    def _course(
+        self, model: nn.Module, goal: Goal, split: ForgetSplit, loop: Loop, start: float, asked: float
+    ) -> Course:
+        """From the start to what is asked for, as the batches of a run show it."""
+        shift = 0.0
+        if not goal.counts:
+            # Augmentation and dropout add doubt of their own, which may be more than all that is asked for.
+            shift = (
+                loop.forget_level(model, split, self, partial(_degree_seen, goal, model, self.batchnorm))
+                - start
+            )
+        return Course(
+            start=start + shift,
+            asked=asked + shift,
+            most=goal.most + shift,
+            retain_start=loop.retain_level(model, goal.task, split, self),
+            unit=goal.unit(start),
+            softest=SOFTEST if goal.objective.gives_back else 0.0,
+        )
 
 
 def _gradual(task: Task) -> GradualTask:
@@ -168,11 +238,9 @@ class _Watched:
     (``recalibrate``), they follow the retain batches alone, as they then will.
     """
 
-    def __init__(
-        self, task: GradualTask, model: nn.Module, batch: Any, forgetting: Objective, batchnorm: str
-    ) -> None:
-        self._model, self._recalibrates = model, batchnorm == "recalibrate"
-        self._task, self._given = task, (model, batch, forgetting)
+    def __init__(self, goal: Goal, model: nn.Module, batch: Any, batchnorm: str) -> None:
+        self._goal, self._model, self._batch = goal, model, batch
+        self._recalibrates = batchnorm == "recalibrate"
         self.degree = 0.0
 
     def __call__(self) -> Tensor:
@@ -181,7 +249,7 @@ class _Watched:
         if has_batch_statistics(self._model):
             self.degree = self._degree_by_itself()
             return self._loss_alone()
-        loss, degree = self._task.forgetting(*self._given)
+        loss, degree = self._goal.forgetting(self._model, self._batch)
         self.degree = float(degree.mean())
         return loss
 
@@ -189,30 +257,39 @@ class _Watched:
         """The loss as it was computed before, draw by draw: another way to it may take other random numbers."""
         from gradpivot.normalisation import has_batch_statistics
 
-        return (
-            self._loss_alone()
-            if has_batch_statistics(self._model)
-            else self._task.forgetting(*self._given)[0]
-        )
+        if has_batch_statistics(self._model):
+            return self._loss_alone()
+        return self._goal.forgetting(self._model, self._batch).loss
 
     def _loss_alone(self) -> Tensor:
         from gradpivot.normalisation import statistics_kept
 
         with statistics_kept(self._model) if self._recalibrates else nullcontext():
-            return self._task.forget_loss(*self._given)
+            return self._goal.task.forget_loss(self._model, self._batch, self._goal.objective)
 
     def _degree_by_itself(self) -> float:
         from torch import no_grad
 
         from gradpivot.modes import evaluating
         from gradpivot.randomness import rewinder
-        from gradpivot.tasks.task import degree_of
 
         rewind = rewinder()
         with no_grad(), evaluating(self._model):
-            degree = float(degree_of(self._task, *self._given).mean())
+            degree = float(self._goal.degree(self._model, self._batch).mean())
         rewind()
         return degree
+
+
+def _degree_seen(goal: Goal, model: nn.Module, batchnorm: str, batch: Any) -> float:
+    """The degree of a batch as a step sees it."""
+    watched = _Watched(goal, model, batch, batchnorm)
+    watched()
+    return watched.degree
+
+
+def _goal_of(kind: str) -> str:
+    """What forgotten means for a split of that kind."""
+    return "misclassified" if kind == "class" else "unseen"
 
 
 def _resume(course: Course, length: StepLength, loop: Loop) -> None:

@@ -128,6 +128,10 @@ class Method(ABC):
                 raise GradPivotError(f"{cls.title} has no setting {name!r}{hint}")
         return cls(**settings)
 
+    def looks_at_unseen(self, kind: str) -> bool:
+        """Whether it steers by validation data, on a split of that kind; final scores are never on them."""
+        return False
+
     def to_dict(self) -> dict[str, Any]:
         """The full configuration, JSON-able, with the method's name."""
         return {"method": self.name, **dataclasses.asdict(self)}
@@ -290,13 +294,16 @@ class ForgettingDescent(Descent):
     objective: str = "unlikelihood"
     saliency: float | None = None
 
+    more_objectives: ClassVar[tuple[str, ...]] = ()
+    """Names beside the objectives' own that a method knows what to do with."""
     paper: ClassVar[Mapping[str, Any]] = {**Descent.paper, "objective": "negative_ce"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.saliency is not None:
             self._check("saliency", above=0, most=1)
-        if self.objective not in list_objectives():
+        known = [*self.more_objectives, *list_objectives()]
+        if self.objective not in known:
             raise GradPivotError(
-                f"{self.title}: objective is {self.objective!r}; choose one of {', '.join(list_objectives())}"
+                f"{self.title}: objective is {self.objective!r}; choose one of {', '.join(known)}"
             )

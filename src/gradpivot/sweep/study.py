@@ -15,7 +15,7 @@ from gradpivot.frontier.comparison import Comparison
 from gradpivot.frontier.frontier import Frontier, Point
 from gradpivot.methods.method import Method
 from gradpivot.provenance import environment
-from gradpivot.run import run_method
+from gradpivot.run import run_method, split_for
 from gradpivot.sweep.original import original_model
 from gradpivot.sweep.records import Records
 
@@ -66,6 +66,9 @@ def run_study(
         precision: Number format of the losses' passes, for the reference too.
         compile: Whether ``torch.compile`` makes their code.
     """
+    # If one of them steers by never-seen data, all are scored on the others.
+    for method in (method for methods in series.values() for method in methods):
+        split = split_for(method, split)
     records = Records(folder / "runs")
     total = 1 + reference + sum(len(methods) for methods in series.values())
     done = 0

@@ -318,7 +318,9 @@ def _split(problem: str, target: tuple[tuple[str, Any], ...], seed: int) -> Forg
     wanted = dict(target)
     if wanted["kind"] == "class":
         return ForgetSplit.by_class(train, test, wanted["classes"], target=_target(problem))
-    return ForgetSplit.random(train, test, wanted["fraction"], seed=seed, target=_target(problem))
+    split = ForgetSplit.random(train, test, wanted["fraction"], seed=seed, target=_target(problem))
+    # One of the methods steers by never-seen data, and all must be scored on the same.
+    return split.with_validation()
 
 
 def _original(cell: Cell, weights: Callable[[], bytes]) -> tuple[nn.Module, Known]:

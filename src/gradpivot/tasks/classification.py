@@ -109,21 +109,35 @@ class Classification:
 
         A forget loss of somebody's own may be anything: beside it the degree takes a forward pass of its own.
         """
+        loss, predictions = self._forget_and_predict(model, batch, objective)
+        return Forgetting(loss, (~predictions.correct).double())
+
+    def doubting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
+        """:meth:`forget_loss`, and the doubt 1 − p_θ(y|x) of each sample."""
+        loss, predictions = self._forget_and_predict(model, batch, objective)
+        return Forgetting(loss, 1 - predictions.confidence)
+
+    def _forget_and_predict(
+        self, model: nn.Module, batch: Any, objective: Objective
+    ) -> tuple[Tensor, Predictions]:
         if type(self).forget_loss is not Classification.forget_loss:
             from torch import no_grad
 
             with no_grad():
-                wrong = ~self.predict(model, batch).correct
-            return Forgetting(self.forget_loss(model, batch, objective), wrong.double())
+                predictions = self.predict(model, batch)
+            return self.forget_loss(model, batch, objective), predictions
         logits, targets = self.logits(model, batch)
-        return Forgetting(objective(logits, targets), (logits.detach().argmax(1) != targets).double())
+        return objective(logits, targets), _predictions(logits.detach(), targets)
 
     def predict(self, model: nn.Module, batch: Any) -> Predictions:
         """True-label confidence and correctness."""
-        logits, targets = self.logits(model, batch)
-        # float64: near 1 a float32 softmax has steps of 6e-8 and the membership attack sees ties.
-        confidence = logits.double().softmax(1).gather(1, targets[:, None])[:, 0]
-        return Predictions(confidence, logits.argmax(1) == targets)
+        return _predictions(*self.logits(model, batch))
+
+
+def _predictions(logits: Tensor, targets: Tensor) -> Predictions:
+    # float64: near 1 a float32 softmax has steps of 6e-8 and the membership attack sees ties.
+    confidence = logits.double().softmax(1).gather(1, targets[:, None])[:, 0]
+    return Predictions(confidence, logits.argmax(1) == targets)
 
 
 def _half_types() -> tuple[Any, ...]:

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 
     from gradpivot.objectives import Objective
 
-__all__ = ["Forgetting", "GradualTask", "Predictions", "Task", "degree_of", "meaning_of", "predicts"]
+__all__ = [
+    "DoubtingTask", "Forgetting", "GradualTask", "Predictions", "Task", "degree_of", "meaning_of", "predicts",
+]  # fmt: skip
 
 
 class Predictions(NamedTuple):
@@ -63,6 +65,14 @@ class GradualTask(Task, Protocol):
 
     def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
         """L_f and the degree of forgetting, from one forward pass."""
+        ...
+
+
+class DoubtingTask(GradualTask, Protocol):
+    """A task that also knows how sure a model is of each sample: what CUP steers by when records are forgotten."""
+
+    def doubting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
+        """L_f and the doubt 1 − p_θ(y|x) of each sample in the place of the degree, from one forward pass."""
         ...
 
 
