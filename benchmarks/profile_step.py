@@ -118,7 +118,7 @@ def steps(batch: int, count: int) -> Callable[[], Any]:
     images = torch.randint(256, (2 * batch, 3, 32, 32), dtype=torch.uint8)
     data = TensorDataset(images, torch.randint(10, (2 * batch,)))
     split = ForgetSplit.by_index(data, data, range(batch))
-    method = CUP(batch_size=batch, lr=1e-4, epochs=count, augment="crop_flip")
+    method = CUP(goal="misclassified", batch_size=batch, lr=1e-4, epochs=count, augment="crop_flip")
     model = resnet18()
     return lambda: looping.Loop().run(method, model, Classification(), split)
 

@@ -94,7 +94,9 @@ ARMS: dict[str, Callable[[int], Step]] = {
     "CUP by the Loop": lambda batch: looped(
         CUP(gamma=0.5, dial="angle", momentum=0.9, max_norm=1.0, batch_size=batch, lr=1e-4, epochs=2), batch
     ),
-    "safe CUP by the Loop": lambda batch: looped(CUP(gamma=0.5, batch_size=batch, lr=1e-4, epochs=2), batch),
+    "safe CUP by the Loop": lambda batch: looped(
+        CUP(gamma=0.5, goal="misclassified", batch_size=batch, lr=1e-4, epochs=2), batch
+    ),
     "TorchJD PCGrad": partial(by_hand, "torchjd"),
     "TorchJD PCGrad, one row at a time": partial(by_hand, "torchjd rows"),
 }

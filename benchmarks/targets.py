@@ -81,7 +81,8 @@ def sweep(model: nn.Module, split: ForgetSplit, method: CUP, seed: int, task: An
     seen = [looker.look(model, metrics)]
     segment = Segment(model)
     for gamma in GAMMAS:
-        end = Loop(seed=seed).run(replace(method, gamma=gamma, budget=1.0), model, task, steering).model
+        run = replace(method, gamma=gamma, budget=1.0, goal="misclassified")
+        end = Loop(seed=seed).run(run, model, task, steering).model
         segment.ends_at(end)
         for share in SHARES:
             segment.put(end, share)
