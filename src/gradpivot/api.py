@@ -245,8 +245,7 @@ def trace(
             "a trace is a frontier of RA and UA, and a generator predicts no label; sweep it with a recipe, which "
             "judges its samples (docs/diffusion.md), or run unlearn() for each value"
         )
-    if not quick:
-        split = split_for(method, split)
+    split = split_for(method, split)
     found: dict[str, Any]
     with _progress(progress, f"{method.title} over {method.knob}") as report:
         if quick:

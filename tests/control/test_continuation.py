@@ -16,6 +16,7 @@ from gradpivot.run import Running
 from gradpivot.steering import asked_degree
 from gradpivot.tasks.classification import Classification
 from gradpivot.testing import blobs, trained
+from memorised import doubt, memorised, records
 
 FAST = CUP(epochs=5, batch_size=8)
 
@@ -194,3 +195,26 @@ def test_a_quick_trace_is_a_trace(tmp_path):
     assert best.scores.ua == max(p.scores.ua for p in traced.points)
     traced.report(tmp_path / "report.html")
     assert "gamma-slider" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_on_records_gamma_is_the_share_of_the_doubt_about_never_seen_data():
+    split = records().with_validation()
+    line = continuation(memorised(), split, CUP(lr=0.1, epochs=10), points=6)
+    gammas = [result.method.gamma for result in line.results]
+    start = doubt(memorised(), split.train, split.forget_indices)
+    most = line.results[-1].history["asked"][-1]
+    assert gammas[0] == 0
+    assert gammas == sorted(gammas)
+    for result in line.results:
+        share = (doubt(result.model, split.train, split.forget_indices) - start) / (most - start)
+        assert asked_degree(result.method.gamma) == pytest.approx(min(share, 1.0), abs=1e-3)
+
+
+def test_a_line_to_what_looks_unseen_already_has_no_length():
+    model = memorised()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+    line = continuation(model, records(), CUP())
+    assert line.shares == (0.0, 1.0)
+    assert [result.method.gamma for result in line.results] == [0, 0]

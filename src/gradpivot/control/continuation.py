@@ -1,4 +1,4 @@
-r"""The frontier of one run: points on the line from the original to a model that has forgotten everything.
+r"""The frontier of one run: points on the line from the original to a model that has forgotten all that γ asks for.
 
 CUP at γ = 1 gives θ₁; between the original θ₀ and it lies, for forward passes alone, everything from "nothing
 forgotten" to "all of it" (:mod:`gradpivot.segment`). Points are put where the frontier moves most: the widest gap
@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradpivot.control.looking import FORWARD
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.evaluation import evaluate, scored_part
+from gradpivot.evaluate.evaluation import evaluate, predictions, scored_part
 from gradpivot.methods.cup import CUP
-from gradpivot.run import Result, Running, run_method
+from gradpivot.modes import evaluating
+from gradpivot.run import Result, Running, run_method, split_for
 from gradpivot.segment import Segment
 from gradpivot.steering import gamma_for
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["POINTS", "Continuation", "Cost", "continuation", "to_the_end", "widest_gap"]
 
 POINTS = 11
+Degree = Callable[["nn.Module", "Scores"], float]
+"""From a model and its scores to the share of what γ = 1 asks for that it has forgotten."""
 NARROWEST = 2.0**-10
 """Shares nearer than this are not told apart: where the forget set falls at once, there is nothing in between."""
 
@@ -107,6 +110,7 @@ def continuation(
     running = running or Running()
     tell = progress or (lambda done, total: None)
     tell(0, points)
+    split = split_for(method, split)
     run = run_method(model, split, method, running)
     if run.diverged:
         raise GradPivotError(
@@ -117,7 +121,8 @@ def continuation(
         return evaluate(one, split, running.task, **running.looking)
 
     original = scored(model)
-    line = _Line(model, run, method, original, scored, partial(running.settle, split, method))
+    degree = _degree(run, model, original, split, running)
+    line = _Line(model, run, method, original, scored, degree, partial(running.settle, split, method))
     while line.count < points:
         tell(line.count, points)
         share = widest_gap(line.seen())
@@ -158,10 +163,11 @@ class _Line:
         method: CUP,
         original: Scores,
         scored: Callable[[nn.Module], Scores],
+        degree: Degree,
         settle: Callable[[nn.Module], None],
     ) -> None:
-        self._run, self._method, self._original = run, method, original
-        self._scored, self._settle = scored, settle
+        self._run, self._method = run, method
+        self._scored, self._degree, self._settle = scored, degree, settle
         self._segment = Segment(start)
         self._segment.ends_at(run.model)
         first = copy.deepcopy(run.model)
@@ -200,7 +206,7 @@ class _Line:
         return Result(
             model=model,
             scores=scores,
-            method=replace(self._method, gamma=self._gamma(scores)),
+            method=replace(self._method, gamma=round(gamma_for(self._degree(model, scores)), 4)),
             history=self._run.history if share == 1 else {},
             # What it takes to have this model: the run that the line leads to.
             seconds=self._run.seconds if share else 0.0,
@@ -209,10 +215,29 @@ class _Line:
             provenance={**self._run.provenance, "share": share},
         )
 
-    def _gamma(self, scores: Scores) -> float:
-        """The γ that asks for what this point has forgotten; a run that fell short of γ = 1 says so by it, too."""
-        left = 1 - self._original.ua
-        return round(gamma_for((scores.ua - self._original.ua) / left), 4) if left > 0 else 0.0
+
+def _degree(run: Result, original: nn.Module, before: Scores, split: ForgetSplit, running: Running) -> Degree:
+    """Which share of what γ = 1 asks for a point has forgotten; a run that fell short says so by it, too."""
+    if not run.method.looks_at_unseen(split.kind):
+        return lambda model, scores: _share(scores.ua, before.ua, 1.0)
+
+    def doubt(model: nn.Module) -> float:
+        with evaluating(model):
+            seen = predictions(
+                model, split.train, split.forget_indices, running.task,
+                workers=running.workers, replicas=running.replicas,
+            )  # fmt: skip
+        return float(1 - seen.confidence.mean())
+
+    # A run that had nothing to forget has no history, and its line no length.
+    asked = run.history.get("asked")
+    start = doubt(original)
+    most = float(asked[-1]) if asked else start
+    return lambda model, scores: _share(doubt(model), start, most)
+
+
+def _share(reached: float, start: float, most: float) -> float:
+    return (reached - start) / (most - start) if most > start else 0.0
 
 
 def to_the_end(method: Method, points: int | None = None) -> CUP:
@@ -228,10 +253,12 @@ def to_the_end(method: Method, points: int | None = None) -> CUP:
         )
     if points is not None and points < 2:
         raise GradPivotError(f"a quick trace of {points} points has no line; ask for 2 or more")
-    return replace(method, gamma=1.0, goal="misclassified")
+    return replace(method, gamma=1.0)
 
 
 def _scoring(split: ForgetSplit, method: CUP, retain_scored: int | None) -> float:
     """Scoring a model, in plain runs."""
     n_forget, n_retain = len(split.forget_indices), len(scored_part(split.retain_indices, retain_scored))
+    # The doubt about records takes a pass of its own.
+    n_forget *= 1 + method.looks_at_unseen(split.kind)
     return FORWARD * (n_forget + n_retain + len(split.test_indices)) / method.gradients(split)
