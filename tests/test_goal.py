@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from gradpivot import CUP, ForgetSplit, unlearn
+from gradpivot import CUP, GA, ForgetSplit, trace, unlearn
 from gradpivot.errors import GradPivotError
-from gradpivot.goal import NAT, Misclassified, Unseen
+from gradpivot.goal import LONG_WAY, Misclassified, Unseen
 from gradpivot.landing import MAY_COST
 from gradpivot.loop import Loop
 from gradpivot.objectives import objective
@@ -69,21 +69,36 @@ def test_what_a_run_may_cost_shrinks_with_the_way():
             return float(nn.functional.cross_entropy(of(points[kept]), labels[kept]))
 
     goal = Unseen.of(model, Classification(), NPO, split.with_validation(), Loop())
-    unit = goal.unit(doubt(model, split.train, split.forget_indices))
-    assert retain_loss(result.model) - retain_loss(model) <= MAY_COST * unit + 1e-6
+    share = goal.share(doubt(model, split.train, split.forget_indices))
+    assert retain_loss(result.model) - retain_loss(model) <= MAY_COST * share + 1e-6
 
 
 @pytest.mark.parametrize(
-    ("start", "most", "unit"),
-    [(0.0, NAT, 1.0), (0.1, 0.9, 1.0), (0.0, NAT / 4, 0.25), (0.05, 0.05 + NAT / 10, 0.1)],
+    ("start", "most", "share"),
+    [(0.0, LONG_WAY, 1.0), (0.1, 0.9, 1.0), (0.0, LONG_WAY / 4, 0.25), (0.05, 0.05 + LONG_WAY / 10, 0.1)],
 )
-def test_a_short_way_makes_losses_matter_more(start, most, unit):
-    assert Unseen(Classification(), NPO, most).unit(start) == pytest.approx(unit)
-    assert Misclassified(Classification(), NPO).unit(start) == 1
+def test_a_short_way_allows_less_to_change(start, most, share):
+    goal = Unseen(Classification(), NPO, most)
+    assert goal.share(start) == pytest.approx(share)
+    assert not goal.is_reached(start)
+    assert Misclassified(Classification(), NPO).share(start) == 1
 
 
-def test_a_way_of_nothing_has_a_unit_all_the_same():
-    assert Unseen(Classification(), NPO, 0.1).unit(0.2) > 0
+def test_a_way_of_nothing_has_been_gone():
+    goal = Unseen(Classification(), NPO, 0.1)
+    assert goal.share(0.2) > 0
+    assert goal.is_reached(0.2)
+    assert not Misclassified(Classification(), NPO).is_reached(1.0)
+
+
+def test_no_step_changes_the_forget_loss_by_more_than_its_share():
+    """Of NPO a tenth of the loss is 14 points of doubt: that share has to shrink with the way as well."""
+    result = unlearn(memorised(), records(), CUP(gamma=1.0, lr=10.0, epochs=10))
+    way = result.history["most"][-1] - result.history["start"][-1]
+    share = Unseen(Classification(), NPO, way).share(0.0)
+    rows = zip(*(result.history[n] for n in ("forget_change", "forget_loss", "taken_back")), strict=True)
+    kept = [(abs(change), abs(loss)) for change, loss, back in rows if not back]
+    assert all(change <= 2 * share * (0.15 + 0.1 * loss) + 1e-6 for change, loss in kept)
 
 
 def test_what_looks_unseen_already_is_left_as_it_is():
@@ -110,10 +125,10 @@ def test_a_class_that_was_never_seen_is_not_named_at_all():
     split = ForgetSplit.by_class(noisy(240, 0), noisy(400, 1), 0).with_validation()
     with pytest.raises(GradPivotError, match="goal='misclassified'"):
         unlearn(memorised(), split, CUP(goal="unseen"))
-    assert not CUP().looks_at_unseen("class")
-    assert CUP().looks_at_unseen("index")
-    assert not CUP(goal="misclassified").looks_at_unseen("random")
-    assert not CUP(dial="angle").looks_at_unseen("random")
+    assert not CUP().looks_at_unseen("class", Classification())
+    assert CUP().looks_at_unseen("index", Classification())
+    assert not CUP(goal="misclassified").looks_at_unseen("random", Classification())
+    assert not CUP(dial="angle").looks_at_unseen("random", Classification())
 
 
 def test_records_can_be_misclassified_if_that_is_asked_for():
@@ -130,8 +145,10 @@ def test_a_task_without_doubts_keeps_its_own_degree():
 
     with pytest.raises(GradPivotError, match="'doubting'"):
         unlearn(memorised(), records(), CUP(goal="unseen"), task=Own())
-    result = unlearn(memorised(), records(), CUP(gamma=0.2, epochs=1), task=Own())
-    assert result.scores is not None
+    result = unlearn(memorised(), records(), CUP(gamma=0.9, epochs=1), task=Own())
+    assert result.asked_ua == pytest.approx(asked_degree(0.9), abs=0.02)
+    assert "asked for UA" in result.missed
+    assert result.scores.n_test == 400
 
 
 def test_goals_are_of_degrees():
@@ -195,3 +212,50 @@ def test_the_same_weights_come_of_a_run_that_was_killed(tmp_path):
     again = run_method(memorised(), split, method, replace(running, progress=None))
     for one, other in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (TensorDataset(torch.zeros(0, 12), torch.zeros(0, dtype=torch.long)), "validation data are empty"),
+        (TensorDataset(torch.full((4, 12), torch.nan), torch.zeros(4, dtype=torch.long)), "not finite"),
+    ],
+)
+def test_validation_data_that_tell_nothing_are_refused(data, told):
+    with pytest.raises(GradPivotError, match=told):
+        unlearn(memorised(), records(validation=data), CUP())
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.03, 0.05])
+def test_a_small_degree_that_was_landed_on_was_not_missed(gamma):
+    assert unlearn(memorised(), records(), CUP(gamma=gamma, lr=0.1, epochs=10), seed=1).missed is None
+
+
+def test_a_target_is_told_by_its_verdict_alone():
+    result = unlearn(memorised(), records(), CUP(), until="UA>=0")
+    assert result.is_original
+    assert result.missed is None
+
+
+def test_other_never_seen_data_make_another_run():
+    """They decide what γ asks for."""
+    points, labels = noisy(400, 1).tensors
+    split = ForgetSplit.random(noisy(240, 0), TensorDataset(points, labels), 0.2).with_validation()
+    changed = labels.clone()
+    changed[split.validation.indices] = 1 - changed[split.validation.indices]
+    other = ForgetSplit.random(noisy(240, 0), TensorDataset(points, changed), 0.2).with_validation()
+    assert split.hash != other.hash
+    named = [records(validation=noisy(count, 2), data_id="mine").hash for count in (50, 60)]
+    assert len(set(named)) == 2
+
+
+def test_a_trace_compares_with_a_reference_on_the_same_data():
+    reference = unlearn(memorised(), records(), GA(lr=1e-3, epochs=1))
+    assert reference.scores.n_test == 400
+    method = CUP(epochs=1)
+    traced = trace(memorised(), records(), method, gammas=[0.5], reference=reference)
+    assert traced.reference.n_test == traced.points[0].scores.n_test == 200
+    with pytest.raises(GradPivotError, match="with_validation"):
+        trace(memorised(), records(), method, gammas=[0.5], reference=reference.scores)
+    with pytest.raises(GradPivotError, match="say what to forget"):
+        trace(memorised(), (1, 2), method)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from gradpivot.checks import check_run
 from gradpivot.control.choice import Choice, recommend
 from gradpivot.control.continuation import POINTS, Cost, continuation
 from gradpivot.control.controller import unlearn_until
@@ -76,7 +77,9 @@ def unlearn(
             must then call this. ``Replicas()`` for this process alone.
         until: Forget until these conditions hold, and no more: ``{"ua": 0.95}`` (fractions, at least) or ``"UA>=95"``
             (percent); scores are RA, UA, TA, MIA and AUC. CUP's γ is then set by them. The test data are divided:
-            one half steers unless the split has validation data, the other gives the final scores.
+            one half steers unless the split has validation data, the other gives the final scores. So does CUP on
+            records (a split that is not by class), with or without this; make the split by ``.with_validation()`` to
+            have other methods scored on the same.
         keep: While these hold, such as ``{"ra": 0.99}``.
 
     Returns:
@@ -245,7 +248,9 @@ def trace(
             "a trace is a frontier of RA and UA, and a generator predicts no label; sweep it with a recipe, which "
             "judges its samples (docs/diffusion.md), or run unlearn() for each value"
         )
-    split = split_for(method, split)
+    check_run(model, split, method, running.task, seed=running.seed, retain_scored=running.retain_scored)
+    given, split = split, split_for(method, split, running.task)
+    reference = _reference(reference, given, split, running)
     found: dict[str, Any]
     with _progress(progress, f"{method.title} over {method.knob}") as report:
         if quick:
@@ -264,11 +269,26 @@ def trace(
         method=method.name,
         knob=method.knob,
         points=_points(found["results"], shares),
-        reference=reference.scores if isinstance(reference, Result) else reference,
+        reference=reference,
         kind=split.kind,
         problem=split.facts(),
         recommended=partial(recommend, model, split, task=running.task, **running.looking),
         **found,
+    )
+
+
+def _reference(
+    reference: Scores | Result | None, given: ForgetSplit, split: ForgetSplit, running: Running
+) -> Scores | None:
+    """The reference's scores on the data that the points are scored on: half of the test data may steer the runs."""
+    scores = reference.scores if isinstance(reference, Result) else reference
+    if scores is None or split is given or scores.n_test == len(split.test_indices):
+        return scores
+    if isinstance(reference, Result):
+        return evaluate(reference.model, split, running.task, **running.looking)
+    raise GradPivotError(
+        f"half of the test data steer these runs and the other {len(split.test_indices)} score them, but the "
+        f"reference's scores are on {scores.n_test}; make the split with .with_validation() for both"
     )
 
 

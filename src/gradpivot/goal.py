@@ -10,6 +10,7 @@ sample is then the doubt 1 − p_θ(y|x), and γ = 1 asks for as much of it as t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -19,7 +20,6 @@ import torch
 from gradpivot.data.order import shuffled
 from gradpivot.errors import GradPivotError
 from gradpivot.randomness import derive, isolated
-from gradpivot.steering import LEAST_WAY
 from gradpivot.tasks.task import degree_of
 
 if TYPE_CHECKING:
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Goal", "Misclassified", "Unseen"]
 
-NAT = 0.2
-"""What a nat is to a class, this share of the way in doubt is to records: a run that goes two points has to be as much
-more careful with both losses."""
+LONG_WAY = 0.2
+"""A run to this much more doubt may change the losses as one that forgets a class may; one that goes two points has to
+be ten times as careful."""
+LEAST_WAY = 1e-4
+"""Records that are in this much less doubt than never-seen data look like them."""
 LOOKED_AT = 10_000
 """Never-seen samples that are looked at, once in a run: they are often but a point more in doubt than others."""
 _BATCH = 256
@@ -69,8 +71,12 @@ class Goal(Protocol):
         """The degree of each sample, without the loss where that saves something."""
         ...
 
-    def unit(self, start: float) -> float:
-        """What a nat is in the losses of a run that begins at a degree of ``start``."""
+    def share(self, start: float) -> float:
+        """How much of what a run may change in the losses one that begins at a degree of ``start`` may, in (0, 1]."""
+        ...
+
+    def is_reached(self, start: float) -> bool:
+        """Whether there is nothing to forget, at a degree of ``start`` before the run."""
         ...
 
 
@@ -96,9 +102,13 @@ class Misclassified:
         """Whether each sample is forgotten."""
         return degree_of(self.task, model, batch, self.objective)
 
-    def unit(self, start: float) -> float:
-        """The task's own."""
-        return float(getattr(self.task, "loss_unit", 1.0))
+    def share(self, start: float) -> float:
+        """All of it."""
+        return 1.0
+
+    def is_reached(self, start: float) -> bool:
+        """A run holds what is forgotten already, and repairs."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -138,6 +148,8 @@ class Unseen:
                 "forgotten records should look like data never seen, and the split has none to compare with: give "
                 "validation data, or half of the test data by split.with_validation()"
             )
+        if len(data) == 0:
+            raise GradPivotError("the validation data are empty; give some that the model has never seen")
         looked_at = shuffled(np.arange(len(data)), loop.seed, "unseen")[:LOOKED_AT]
 
         @torch.no_grad()
@@ -147,7 +159,12 @@ class Unseen:
                     task.doubting(model, batch, objective).degree.double().sum().item()
                     for _, batch in loop.pass_over(model, data, looked_at, _BATCH)
                 ]
-            return float(np.sum(doubts) / len(looked_at))
+            mean = float(np.sum(doubts) / len(looked_at))
+            if not math.isfinite(mean):
+                raise GradPivotError(
+                    "the model's outputs on the validation data are not finite; look for NaN in these data"
+                )
+            return mean
 
         return cls(task, objective, loop.replicas.from_first(mean_doubt))
 
@@ -159,6 +176,10 @@ class Unseen:
         """The doubt about each sample."""
         return self.forgetting(model, batch).degree
 
-    def unit(self, start: float) -> float:
-        """The task's own, or less where the way is short."""
-        return float(getattr(self.task, "loss_unit", 1.0)) * min(1.0, max(self.most - start, LEAST_WAY) / NAT)
+    def share(self, start: float) -> float:
+        """Less than all of it where the way is short."""
+        return min(1.0, max(self.most - start, LEAST_WAY) / LONG_WAY)
+
+    def is_reached(self, start: float) -> bool:
+        """Records that look unseen need not be changed."""
+        return self.most - start <= LEAST_WAY

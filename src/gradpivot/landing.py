@@ -80,15 +80,10 @@ class Landing:
         self.start = loop.replicas.from_first(self.degree)
         """The degree of forgetting before the run."""
         self._retain_start = loop.replicas.from_first(self.retain_loss)
-        self._unit = goal.unit(self.start)
+        self._unit = getattr(goal.task, "loss_unit", 1.0) * goal.share(self.start)
         self._may_cost = getattr(goal.task, "may_cost", MAY_COST * self._unit)
         self._budget = self._may_cost
         self._degrees: dict[float, float] = {}
-
-    @property
-    def is_there(self) -> bool:
-        """Whether all that γ = 1 could ask for is there before the run: records that look unseen already."""
-        return not self._goal.counts and self._goal.most - self.start <= LEAST_WAY
 
     @torch.no_grad()
     def degree(self) -> float:
@@ -171,7 +166,7 @@ class Landing:
 
     def _share(self, asked: float) -> float:
         one = 1 / len(self._forget) if self._goal.counts else 0.0
-        near = max(NEAR, one) * max(self._goal.most - self.start, LEAST_WAY)
+        near = max(NEAR, one) * max(self._goal.most - self.start, LEAST_WAY * self._goal.most)
         if asked >= 1:
             # There is nothing beyond all of it that could make up for a sample too few.
             near /= 2

@@ -54,6 +54,7 @@ class Result:
         seconds: Wall-clock of unlearning, preparation included, evaluation not.
         evaluation_seconds: Wall-clock of scoring what came out.
         diverged: None, or the step and the reason.
+        note: What the method has to say of the run, if there is something to be told.
         provenance: Split, seed, settings, versions, machine class, date.
     """
 
@@ -65,6 +66,7 @@ class Result:
     evaluation_seconds: float
     diverged: dict[str, Any] | None
     provenance: dict[str, Any]
+    note: str | None = None
 
     @property
     def asked_ua(self) -> float | None:
@@ -76,7 +78,7 @@ class Result:
 
     @property
     def _looked_at_unseen(self) -> bool:
-        return self.method.looks_at_unseen(self.provenance["split"]["kind"])
+        return bool(self.provenance.get("looked_at_unseen"))
 
     @property
     def is_original(self) -> bool:
@@ -86,10 +88,13 @@ class Result:
     @property
     def missed(self) -> str | None:
         """One line if much less was forgotten than was asked for, with what may help; None if it was not."""
-        if self.scores is None or self.diverged:
+        gamma = getattr(self.method, "gamma", 0.0)
+        if self.scores is None or self.diverged or gamma == 0:
             return None
-        unchanged = bool(getattr(self.method, "gamma", 0.0) > 0 and self.is_original)
-        told = self._missed_unseen(unchanged) if self._looked_at_unseen else self._missed_ua(unchanged)
+        unchanged = self.is_original
+        told = self.note or (
+            self._missed_doubt(unchanged) if self._looked_at_unseen else self._missed_ua(unchanged)
+        )
         return f"the model is the original, unchanged: {told}" if told and unchanged else told
 
     def _missed_ua(self, unchanged: bool) -> str | None:
@@ -100,27 +105,31 @@ class Result:
         reached = f"asked for UA {100 * asked:.1f} %, reached {100 * self.scores.ua:.1f} %"
         return f"{reached}: {self._help(unchanged)}"
 
-    def _missed_unseen(self, unchanged: bool) -> str | None:
+    def _missed_doubt(self, unchanged: bool) -> str | None:
         if not self.history.get("asked"):
-            return "never-seen data are in no more doubt than the samples to forget, so there is nothing to forget"
-        start, asked, reached = (self.history[name][-1] for name in ("start", "asked", "reached"))
-        if reached >= asked - MISSED_WAY * (asked - start) and not unchanged:
+            return None
+        start, most, asked, reached = (
+            self.history[name][-1] for name in ("start", "most", "asked", "reached")
+        )
+        near = max(MISSED_WAY * (asked - start), MISSED * (most - start))
+        if reached >= asked - near and not unchanged:
             return None
         doubt = f"asked for a mean doubt of {100 * asked:.2f} %, reached {100 * reached:.2f} %"
         return f"{doubt}: {self._help(unchanged)}"
 
     def _help(self, unchanged: bool) -> str:
-        steps = len(self.history.get("step", ()))
+        steps, kind = len(self.history.get("step", ())), self.provenance["split"]["kind"]
         if steps < FEW_STEPS:
             return f"{steps} steps are few, allow it more epochs"
-        if self.provenance["split"]["kind"] == "class" and not unchanged:
-            return "more would have cost too much of what is kept; a longer run may find a way"
-        told = "more would have cost too much of what is kept. "
-        if getattr(self.method, "goal", None) == "misclassified":
-            told += "A retrained model recognises most single records, too: leave goal out, or ask for a target (until)"
-        else:
-            told += "Ask for a target (until), allow all that a run may cost (budget 1), or a point of a quick trace"
-        return f"{told} (docs/quickstart.md)"
+        told = "more would have cost too much of what is kept"
+        if kind == "class" and not unchanged:
+            return f"{told}; a longer run may find a way"
+        if kind != "class" and not self._looked_at_unseen:
+            told += ". A retrained model recognises most single records, too"
+        return (
+            f"{told}. Ask for a target (until), allow all that a run may cost (budget 1), or take a point of a quick "
+            f"trace (docs/quickstart.md)"
+        )
 
     def point(self, judged: Scored | None = None) -> Point:
         """The run as a point of a frontier.
@@ -274,6 +283,7 @@ class Running:
             "seed": self.seed,
             "split": split.facts(),
             "method": method.to_dict(),
+            "looked_at_unseen": method.looks_at_unseen(split.kind, self.task),
             "original_weights": weights_digest(original),
             "environment": environment(str(next(original.parameters()).device))
             | {"processes": self.replicas.size},
@@ -298,7 +308,7 @@ def run_method(
     """
     running = running or Running()
     check_run(model, split, method, running.task, seed=running.seed, retain_scored=running.retain_scored)
-    split = split_for(method, split)
+    split = split_for(method, split, running.task)
     loop = running.loop(running.checkpoint)
     outcome = loop.run(method, model, running.task, split, key=running.key(split, method, model))
     unlearned = time.perf_counter()
@@ -314,12 +324,13 @@ def run_method(
         evaluation_seconds=time.perf_counter() - unlearned,
         diverged=outcome.diverged,
         provenance=running.provenance(split, method, model),
+        note=outcome.note,
     )
 
 
-def split_for(method: Method, split: ForgetSplit) -> ForgetSplit:
+def split_for(method: Method, split: ForgetSplit, task: Task) -> ForgetSplit:
     """The split, with validation data for a method that steers by them."""
-    return split.with_validation() if method.looks_at_unseen(split.kind) else split
+    return split.with_validation() if method.looks_at_unseen(split.kind, task) else split
 
 
 def _scored(

@@ -61,8 +61,8 @@ MOST_RATE = 1e12
 """Beyond these a rate means nothing, and would leave the range of numbers in the end."""
 CALM = 0.1
 """Steps shrink to this in the last part of a run: what it has settled on is then not left by chance."""
-LEAST_WAY = 1e-4
-"""Nothing is left to forget of what is all but forgotten before the run; it is held."""
+LEAST_WAY = 1e-3
+"""Nothing is left to forget of what is all but forgotten before the run, as a share of the most; it is held."""
 LONGEST_MOVE = 0.02
 """No step is longer than this share of the weights' own length."""
 
@@ -130,7 +130,7 @@ class Course:
         self.evidence += share * (1 - self.evidence)
         # In shares of the way from the start to "all of it": degrees may begin anywhere, and end below 1.
         way = self.most - self.start
-        behind = (self.by_now(progress) - degree) / way if way > LEAST_WAY else 0.0
+        behind = (self.by_now(progress) - degree) / way if way > LEAST_WAY * self.most else 0.0
         self.lag += share * (behind - self.lag)
         self.retain_level += share * (retain_loss - self.retain_level)
         hardest = REPAIR if self.is_hurt else HARDEST
@@ -203,9 +203,15 @@ class StepLength:
     share: float = 1.0
 
     @classmethod
-    def of_run(cls, steps: int, unit: float) -> StepLength:
-        """For a run of so many steps: the more there are, the less each may change."""
-        return cls(unit=unit, share=min(1.0, LONG_RUN / steps))
+    def of_run(cls, steps: int, unit: float, share: float = 1.0) -> StepLength:
+        """For a run of so many steps: the more there are, the less each may change.
+
+        Args:
+            steps: How many.
+            unit: What a nat is in this task's losses.
+            share: How much of what a run may change this one may.
+        """
+        return cls(unit=unit, share=share * min(1.0, LONG_RUN / steps))
 
     def judge(self, forget: Change, retain: Change, *, grow: bool) -> bool:
         """Whether the step may stay; the next one's length follows from it.

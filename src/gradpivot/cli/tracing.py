@@ -164,9 +164,12 @@ def _quick_trace(
 ) -> int:
     """The line of one run beside the original and the reference, and which of its points to take."""
     from gradpivot.api import score, trace
+    from gradpivot.run import split_for
     from gradpivot.sweep.study import run_study
     from gradpivot.weights import save_weights
 
+    # The reference and the line are scored on the same data.
+    split = split_for(method, split, problem.task)
     title = f"{problem.name}: {method.title} over {method.knob}, one run"
     computed: dict[str, Any] = {
         "workers": chosen.workers,

@@ -180,7 +180,7 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
             compile=chosen.compile,
             replicas=replicas,
         )
-        scored = split.with_validation() if targets else split_for(method, split)
+        scored = split.with_validation() if targets else split_for(method, split, running.task)
         check_run(model, scored, method, running.task, seed=running.seed, retain_scored=running.retain_scored)
         original = _original_scores(model, scored, running)
         if targets is None:

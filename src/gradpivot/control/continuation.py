@@ -110,7 +110,7 @@ def continuation(
     running = running or Running()
     tell = progress or (lambda done, total: None)
     tell(0, points)
-    split = split_for(method, split)
+    split = split_for(method, split, running.task)
     run = run_method(model, split, method, running)
     if run.diverged:
         raise GradPivotError(
@@ -130,7 +130,7 @@ def continuation(
             break
         line.look(share)
     tell(points, points)
-    cost = Cost(runs=1, scored=line.count, scoring=_scoring(split, method, running.retain_scored))
+    cost = Cost(runs=1, scored=line.count, scoring=_scoring(split, method, running))
     return Continuation(line.results(), line.shares, original, cost)
 
 
@@ -218,7 +218,7 @@ class _Line:
 
 def _degree(run: Result, original: nn.Module, before: Scores, split: ForgetSplit, running: Running) -> Degree:
     """Which share of what γ = 1 asks for a point has forgotten; a run that fell short says so by it, too."""
-    if not run.method.looks_at_unseen(split.kind):
+    if not run.method.looks_at_unseen(split.kind, running.task):
         return lambda model, scores: _share(scores.ua, before.ua, 1.0)
 
     def doubt(model: nn.Module) -> float:
@@ -256,9 +256,12 @@ def to_the_end(method: Method, points: int | None = None) -> CUP:
     return replace(method, gamma=1.0)
 
 
-def _scoring(split: ForgetSplit, method: CUP, retain_scored: int | None) -> float:
+def _scoring(split: ForgetSplit, method: CUP, running: Running) -> float:
     """Scoring a model, in plain runs."""
-    n_forget, n_retain = len(split.forget_indices), len(scored_part(split.retain_indices, retain_scored))
+    n_forget, n_retain = (
+        len(split.forget_indices),
+        len(scored_part(split.retain_indices, running.retain_scored)),
+    )
     # The doubt about records takes a pass of its own.
-    n_forget *= 1 + method.looks_at_unseen(split.kind)
+    n_forget *= 1 + method.looks_at_unseen(split.kind, running.task)
     return FORWARD * (n_forget + n_retain + len(split.test_indices)) / method.gradients(split)

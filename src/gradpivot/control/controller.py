@@ -62,6 +62,11 @@ class Targeted(Result):
         return None
 
     @property
+    def missed(self) -> str | None:
+        """None likewise."""
+        return None
+
+    @property
     def verdict(self) -> str:
         """One line: met, or what binds and what the best compromise is like."""
         here = _rendered(self.seen)

@@ -171,7 +171,7 @@ class ForgetSplit:
         if self.data_id is not None:
             return f"id:{self.data_id}"
         parts = [self.train, self.test]
-        if self.validation_source == "given":
+        if self.validation is not None:
             parts.append(self.validation)
         return hashlib.sha256("".join(dataset_digest(part) for part in parts).encode()).hexdigest()
 
@@ -190,6 +190,7 @@ class ForgetSplit:
             "validation": self.validation_source,
             "n_train": len(self.train),
             "n_test": len(self.test),
+            **({} if self.validation is None else {"n_validation": len(self.validation)}),
         }
 
     def with_validation(self) -> ForgetSplit:

@@ -81,6 +81,7 @@ class Loop(Stepping):
     precision: str = "float32"
     compile: bool = False
     _keeper: Checkpoint | None = field(default=None, init=False)
+    _note: str | None = field(default=None, init=False)
 
     def run(
         self, method: RunnableMethod, model: nn.Module, task: Task, split: ForgetSplit, *, key: str = ""
@@ -98,7 +99,7 @@ class Loop(Stepping):
         working = copy.deepcopy(model)
         modes = [module.training for module in model.modules()]
         self._history, self._step = History(), 0
-        self._seen_alike = False
+        self._seen_alike, self._note = False, None
         self._descent, self._move, self._mask = None, None, None
         self._keeper = Checkpoint(self.checkpoint, key, self.checkpoint_seconds) if self.checkpoint else None
         self._passes = Passes(working, self.precision, self.compile)
@@ -115,7 +116,17 @@ class Loop(Stepping):
         working.zero_grad(set_to_none=True)
         self._passes.release()
         self.replicas.same_weights(working)
-        return Outcome(model=working, history=self._history.columns(), seconds=seconds, diverged=diverged)
+        return Outcome(
+            model=working,
+            history=self._history.columns(),
+            seconds=seconds,
+            diverged=diverged,
+            note=self._note,
+        )
+
+    def note(self, told: str) -> None:
+        """Have people told why a run is not what they would expect."""
+        self._note = told
 
     def initialise(self, model: nn.Module) -> None:
         """Give ``model`` new random weights that depend on the seed only."""
@@ -181,25 +192,45 @@ class Loop(Stepping):
             return self._passes.loss(partial(task.retain_loss, model, batch))
 
         size = retain_batch_size(split, recipe)
-        return self.replicas.from_first(
-            partial(self._survey, model, split, recipe, split.retain_indices, size, loss)
-        )
+        chosen = self._surveyed(split, recipe, split.retain_indices, size)
+        return self.replicas.from_first(partial(self._survey, model, split, recipe, chosen, size, loss))
 
-    def forget_level(
-        self, model: nn.Module, split: ForgetSplit, recipe: Recipe, measure: Callable[[Any], float]
+    def forget_shift(
+        self,
+        model: nn.Module,
+        split: ForgetSplit,
+        recipe: Recipe,
+        seen: Callable[[Any], float],
+        plain: Callable[[Any], float],
     ) -> float:
-        """The mean of ``measure`` over forget batches as a paired run shows them, likewise.
+        """How much more of something forget batches show in a run than the same samples do by themselves, on average.
+
+        Augmentation and dropout are in the one and not in the other.
 
         Args:
             model: As it is.
             split: What is forgotten.
             recipe: Says how batches are made.
-            measure: From a batch to the mean over it.
+            seen: From a batch as a run has it to the mean over it.
+            plain: From one of the samples as they are, in eval mode.
         """
         size = forget_batch_size(split, recipe)
-        return self.replicas.from_first(
-            partial(self._survey, model, split, recipe, split.forget_indices, size, measure)
-        )
+
+        @torch.no_grad()
+        def shift() -> float:
+            chosen = self._surveyed(split, recipe, split.forget_indices, size)
+            looks = self.pass_over(model, split.train, chosen, max(size, _LEAST_SURVEYED))
+            with isolated(derive(self.seed, "level")):
+                alone = math.fsum(len(part) * plain(batch) for part, batch in looks) / len(chosen)
+            return self._survey(model, split, recipe, chosen, size, seen) - alone
+
+        return self.replicas.from_first(shift)
+
+    def _surveyed(self, split: ForgetSplit, recipe: Recipe, indices: np.ndarray, size: int) -> np.ndarray:
+        """The samples that stand for all of a run."""
+        in_run = size * paired_plan(split, recipe, self.seed).total
+        looked_at = min(max(in_run // 4, _LEAST_SURVEYED), _MOST_SURVEYED)
+        return shuffled(indices, self.seed, "level")[:looked_at]
 
     @torch.no_grad()
     def _survey(
@@ -207,14 +238,12 @@ class Loop(Stepping):
         model: nn.Module,
         split: ForgetSplit,
         recipe: Recipe,
-        indices: np.ndarray,
+        chosen: np.ndarray,
         size: int,
         measure: Callable[[Any], float],
     ) -> float:
+        """The mean of a measure over some samples as a run shows them."""
         apply_policy(model, recipe.batchnorm)
-        in_run = size * paired_plan(split, recipe, self.seed).total
-        looked_at = min(max(in_run // 4, _LEAST_SURVEYED), _MOST_SURVEYED)
-        chosen = shuffled(indices, self.seed, "level")[:looked_at]
         # The size matters to BatchNorm alone; larger batches are faster.
         order = cut(chosen, size if has_batch_statistics(model) else max(size, _LEAST_SURVEYED))
         batches = self._loader(split.train, model).batches(order, 0, recipe.augment)

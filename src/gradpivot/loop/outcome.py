@@ -54,3 +54,5 @@ class Outcome:
     history: dict[str, list[Any]]
     seconds: float
     diverged: dict[str, Any] | None
+    note: str | None = None
+    """What the method has to say of it, if there is something to be told."""

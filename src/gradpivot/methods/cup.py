@@ -100,9 +100,15 @@ class CUP(ForgettingDescent):
         else:
             self._to_degree(model, _gradual(task), split, loop)
 
-    def looks_at_unseen(self, kind: str) -> bool:
+    def looks_at_unseen(self, kind: str, task: Task) -> bool:
         """Whether it steers by validation data, on a split of that kind."""
-        return self.dial == "degree" and (self.goal or _goal_of(kind)) == "unseen"
+        return self.dial == "degree" and self._goal_name(kind, task) == "unseen"
+
+    def _goal_name(self, kind: str, task: Task) -> str:
+        """What forgotten means; a task that knows no doubt keeps its own degree."""
+        if self.goal is not None:
+            return self.goal
+        return "misclassified" if kind == "class" or not hasattr(task, "doubting") else "unseen"
 
     def gamma_at(self, progress: float) -> float:
         """γ when a fraction ``progress`` of the steps is done."""
@@ -117,17 +123,15 @@ class CUP(ForgettingDescent):
         from gradpivot.goal import Misclassified, Unseen
         from gradpivot.tasks.task import meaning_of
 
-        name = self.goal or _goal_of(split.kind)
-        if name == "unseen" and not hasattr(task, "doubting"):
-            if self.goal is not None:
-                raise GradPivotError(
-                    f"{type(task).__name__} has no 'doubting', which tells how sure a model is of each sample; add it "
-                    f"(see gradpivot.tasks.task), or use goal='misclassified'"
-                )
-            name = "misclassified"
+        name = self._goal_name(split.kind, task)
         meant = meaning_of(task, self._objective(name))
         if name == "misclassified":
             return Misclassified(task, meant)
+        if not hasattr(task, "doubting"):
+            raise GradPivotError(
+                f"{type(task).__name__} has no 'doubting', which tells how sure a model is of each sample; add it "
+                f"(see gradpivot.tasks.task), or use goal='misclassified'"
+            )
         if split.kind == "class":
             raise GradPivotError(
                 "CUP: goal is 'unseen', and a whole class is forgotten: a model that has never seen it does not name "
@@ -157,14 +161,18 @@ class CUP(ForgettingDescent):
         anew = partial(loop.recalibrate, model, task, split, self)
         settle = anew if self.batchnorm == "recalibrate" else None
         landing = Landing(model, goal, split, loop, settle)
-        if landing.is_there:
+        if goal.is_reached(landing.start):
+            loop.note(
+                "never-seen data are in no more doubt than the samples to forget, so there is nothing to forget"
+            )
             return
         way = asked_degree(self.gamma)
         asked = landing.start + (goal.most - landing.start) * way
         budget = way if self.budget is None else self.budget
-        unit = goal.unit(landing.start)
+        unit = getattr(task, "loss_unit", 1.0)
+        share = goal.share(landing.start)
         course = self._course(model, goal, split, loop, landing.start, asked)
-        length = StepLength.of_run(paired_plan(split, self, loop.seed).total, unit)
+        length = StepLength.of_run(paired_plan(split, self, loop.seed).total, unit, share)
         longest = LONGEST_MOVE * landing.weights_length / self.lr
         for batch in loop.paired_batches(model, task, split, self):
             _resume(course, length, loop)
@@ -193,6 +201,7 @@ class CUP(ForgettingDescent):
                 retain_change=finite(changes[1].actual),
                 taken_back=float(not kept),
                 start=landing.start,
+                most=goal.most,
                 landed=None,
                 reached=None,
                 **course.columns(),
@@ -207,16 +216,16 @@ class CUP(ForgettingDescent):
         shift = 0.0
         if not goal.counts:
             # Augmentation and dropout add doubt of their own, which may be more than all that is asked for.
-            shift = (
-                loop.forget_level(model, split, self, partial(_degree_seen, goal, model, self.batchnorm))
-                - start
+            seen = partial(_degree_seen, goal, model, self.batchnorm)
+            shift = loop.forget_shift(
+                model, split, self, seen, lambda batch: float(goal.degree(model, batch).mean())
             )
         return Course(
             start=start + shift,
             asked=asked + shift,
             most=goal.most + shift,
             retain_start=loop.retain_level(model, goal.task, split, self),
-            unit=goal.unit(start),
+            unit=getattr(goal.task, "loss_unit", 1.0) * goal.share(start),
             softest=SOFTEST if goal.objective.gives_back else 0.0,
         )
 
@@ -285,11 +294,6 @@ def _degree_seen(goal: Goal, model: nn.Module, batchnorm: str, batch: Any) -> fl
     watched = _Watched(goal, model, batch, batchnorm)
     watched()
     return watched.degree
-
-
-def _goal_of(kind: str) -> str:
-    """What forgotten means for a split of that kind."""
-    return "misclassified" if kind == "class" else "unseen"
 
 
 def _resume(course: Course, length: StepLength, loop: Loop) -> None:

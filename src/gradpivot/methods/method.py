@@ -128,7 +128,7 @@ class Method(ABC):
                 raise GradPivotError(f"{cls.title} has no setting {name!r}{hint}")
         return cls(**settings)
 
-    def looks_at_unseen(self, kind: str) -> bool:
+    def looks_at_unseen(self, kind: str, task: Task) -> bool:
         """Whether it steers by validation data, on a split of that kind; final scores are never on them."""
         return False
 

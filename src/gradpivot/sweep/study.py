@@ -68,7 +68,7 @@ def run_study(
     """
     # If one of them steers by never-seen data, all are scored on the others.
     for method in (method for methods in series.values() for method in methods):
-        split = split_for(method, split)
+        split = split_for(method, split, problem.task)
     records = Records(folder / "runs")
     total = 1 + reference + sum(len(methods) for methods in series.values())
     done = 0
