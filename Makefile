@@ -31,7 +31,7 @@ demo: $(VENV)/base      ## Forget a digit, compare methods, write demo/report.ht
 
 # One thread a test process: the machine's cores are shared by the processes, and sums do not depend on the count.
 test: $(VENV)/dev       ## Run all tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --quiet
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --quiet
 
 lint: $(VENV)/dev       ## Style, types, and which layer may import which
 	$(BIN)/ruff check src tests benchmarks examples docs
