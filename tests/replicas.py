@@ -47,6 +47,7 @@ from gradpivot.methods import list_methods, make_method, method_class
 from gradpivot.parallel import Replicas
 from gradpivot.run import Running, run_method
 from gradpivot.testing import blobs, trained
+from memorised import memorised, noisy
 
 PATIENCE = 240
 """Seconds: machines are busy."""
@@ -156,6 +157,25 @@ def methods(folder: Path) -> Any:
 @check
 def augmented(folder: Path) -> Any:
     return outcome(CUP(epochs=2, lr=LR, batch_size=4, augment="crop_flip"), convnet(), images())
+
+
+RECORDS = CUP(gamma=1.0, epochs=2, lr=LR, batch_size=7)
+
+
+def memorising() -> nn.Module:
+    """:func:`memorised.memorised` in float64: it knows its members from others."""
+    return memorised().double()
+
+
+def some_records() -> ForgetSplit:
+    """What it should forget a part of, with never-seen data beside it."""
+    parts = (TensorDataset(d.tensors[0].double(), d.tensors[1]) for d in (noisy(240, 0), noisy(60, 1)))
+    return ForgetSplit.random(*parts, fraction=0.1, seed=0)
+
+
+@check
+def records(folder: Path) -> Any:
+    return outcome(RECORDS, memorising(), some_records())
 
 
 @check

@@ -106,6 +106,12 @@ def test_augmentation_is_the_samples_not_the_processes(found):
     assert_same_run(found[0]["augmented"], replicas.outcome(method, replicas.convnet(), replicas.images()))
 
 
+def test_records_end_in_the_same_doubt_as_with_one_process(found):
+    alone = replicas.outcome(replicas.RECORDS, replicas.memorising(), replicas.some_records())
+    assert alone["history"]["reached"][-1] > alone["history"]["start"][-1]
+    assert_same_run(found[0]["records"], alone)
+
+
 def test_frozen_batchnorm_is_that_of_one_process(found):
     one = replicas.outcome(CUP(epochs=1, lr=replicas.LR, batch_size=7), replicas.mlp(batchnorm=True))
     assert_same_run(found[0]["frozen_batchnorm"], one)
