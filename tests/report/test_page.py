@@ -19,6 +19,7 @@ from gradpivot.frontier.comparison import Comparison
 from gradpivot.report import markup
 from gradpivot.report.page import render_page, write_page
 from gradpivot.report.view import gaps, history_view, payload, uphill_shares, verdict
+from gradpivot.report.wording import family, setting
 
 EVIL = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
 
@@ -197,7 +198,7 @@ def test_a_whole_comparison_has_no_gaps(build: Any) -> None:
 def test_random_forgetting_without_a_reference_still_renders(build: Any) -> None:
     frontier = replace(build().frontiers[0], kind="random", reference=None)
     text = render_page(build(retrained=None, frontiers=[frontier], problem={"kind": "random"}))
-    assert "nothing to recommend" in text
+    assert "so no run can be recommended" in text
 
 
 def test_shares_of_steps_uphill() -> None:
@@ -248,3 +249,35 @@ def test_a_failed_write_leaves_the_old_file(
         write_page(comparison, path)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def quick_trace_of_records(build: Any) -> Comparison:
+    """Points on a line, each with its share of it, and no retrained model."""
+    cup = build().frontiers[0]
+    points = [replace(p, settings={**p.settings, "share": (p.knob or 0.0) ** 2}) for p in cup.points]
+    line = replace(cup, points=points, reference=None, kind="random")
+    recommended = {"recommended": {"reason": "CUP(gamma=0.4) is nearest with RA 99"}}
+    problem = {"name": "digits", "kind": "random"}
+    return build(retrained=None, problem=problem, frontiers=[line], provenance={"quick": recommended})
+
+
+def test_a_quick_trace_is_one_line_along_gamma(build: Any) -> None:
+    comparison = quick_trace_of_records(build)
+    line = comparison.frontiers[0]
+    assert {family(line, point) for point in line.points} == {""}
+    point = next(p for p in line.points if p.knob == 0.5)
+    assert setting(line, point) == "γ = 0.5, share = 0.25"
+
+
+def test_a_quick_trace_of_records_recommends_without_a_retrained_model(build: Any) -> None:
+    comparison = quick_trace_of_records(build)
+    assert "CUP(gamma=0.4) is nearest with RA 99" in verdict(comparison)
+    text = render_page(comparison)
+    assert "a random share forgotten" in text
+    assert "random-wise" not in text
+
+
+def test_records_without_a_retrained_model_are_not_called_diverged(build: Any) -> None:
+    told = verdict(replace(quick_trace_of_records(build), provenance={}))
+    assert "there is none" in told
+    assert "finite" not in told

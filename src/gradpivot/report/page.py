@@ -62,9 +62,18 @@ def write_page(comparison: Comparison, path: str | Path) -> Path:
     return Path(path)
 
 
+_KINDS = {
+    "class": "class-wise forgetting",
+    "random": "a random share forgotten",
+    "index": "named samples forgotten",
+    "predicate": "what a rule says forgotten",
+}
+
+
 def _problem_line(comparison: Comparison) -> str:
     problem = comparison.problem
-    parts = [str(problem.get("name") or ""), f"{problem.get('kind', 'class')}-wise forgetting"]
+    kind = str(problem.get("kind", "class"))
+    parts = [str(problem.get("name") or ""), _KINDS.get(kind, f"{kind} forgetting")]
     parts.append(f"{sum(len(f.points) for f in comparison.frontiers)} runs")
     return " · ".join(part for part in parts if part)
 

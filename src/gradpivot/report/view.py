@@ -146,8 +146,11 @@ def verdict(comparison: Comparison) -> str:
         return "No method has been run yet: this is the original model alone."
     named = zip(rows(comparison)[-len(comparison.frontiers) :], comparison.frontiers, strict=True)
     methods = [(row, row.scores, frontier.knob) for row, frontier in named if row.scores]
+    recommended = comparison.provenance.get("quick", {}).get("recommended")
+    if not any(row.delta is not None for row, *_ in methods) and recommended:
+        return f"Recommended without a retrained model: {recommended['reason']}."
     if not methods:
-        return "No run stayed finite and could be judged, so there is nothing to recommend."
+        return _unjudged(comparison)
     distances = [(row.delta, row.name) for row, *_ in methods if row.delta is not None]
     best = min(distances)[1] if distances else methods[0][0].name
     walked = [m for m in methods if m[2] == "gamma"] or [m for m in methods if m[0].name == best]
@@ -155,6 +158,15 @@ def verdict(comparison: Comparison) -> str:
     retrained = comparison.retrained.classification if comparison.retrained else None
     words = verdict_point(scores, comparison.problem, retrained)
     return f"{row.name} at {row.setting} {words}{_standing(row.name, distances)}."
+
+
+def _unjudged(comparison: Comparison) -> str:
+    if all(p.diverged for f in comparison.frontiers for p in f.points):
+        return "No run stayed finite, so there is nothing to recommend."
+    return (
+        "Not more is better here but nearer to a retrained model, and there is none, so no run can be recommended; run "
+        "Retrain, or a quick trace, which recommends without one."
+    )
 
 
 def _standing(name: str, distances: Sequence[tuple[float, str]]) -> str:

@@ -57,6 +57,9 @@ def symbol(knob: str | None) -> str:
     return SYMBOLS.get(knob, knob) if knob else ""
 
 
+_SHARE = "share"
+
+
 def setting(frontier: Frontier, point: Point) -> str:
     """Where along its knob a point lies: ``γ = 0.3``, or the run's label without a knob.
 
@@ -64,13 +67,19 @@ def setting(frontier: Frontier, point: Point) -> str:
     """
     if frontier.knob is None or point.knob is None:
         return point.label
-    beside = family(frontier, point)
-    return f"{symbol(frontier.knob)} = {point.knob:g}" + (f", {beside}" if beside else "")
+    beside = [family(frontier, point)]
+    if _SHARE in point.settings:
+        beside.append(f"{_SHARE} = {_plain_value(point.settings[_SHARE])}")
+    return ", ".join([f"{symbol(frontier.knob)} = {point.knob:g}", *filter(None, beside)])
 
 
 def family(frontier: Frontier, point: Point) -> str:
-    """The settings besides the knob in which this frontier's points differ: points alike in them form a line."""
-    names = dict.fromkeys(name for p in frontier.points for name in p.settings if name != frontier.knob)
+    """The settings besides the knob in which this frontier's points differ: points alike in them form a line.
+
+    Where a point of a quick trace lies between the original and the run goes along with its knob.
+    """
+    along = (frontier.knob, _SHARE) if frontier.knob else ()
+    names = dict.fromkeys(name for p in frontier.points for name in p.settings if name not in along)
     varying = (n for n in names if len({repr(p.settings.get(n)) for p in frontier.points}) > 1)
     return ", ".join(f"{symbol(name)} = {_plain_value(point.settings.get(name))}" for name in varying)
 
