@@ -2,7 +2,8 @@ r"""The frontier of one run: points on the line from the original to a model tha
 
 CUP at γ = 1 gives θ₁; between the original θ₀ and it lies, for forward passes alone, everything from "nothing
 forgotten" to "all of it" (:mod:`gradpivot.segment`). Points are put where the frontier moves most: the widest gap
-between neighbours in the (RA, UA) plane is halved, again and again.
+between neighbours in RA or in the degree of forgetting (UA for a class, the doubt for records, of which a few samples
+have next to no UA) is halved, again and again.
 
 Twenty runs give twenty models, each the end of a path of its own; here all lie on one line. What that loses is
 measured in ``benchmarks/frontier.py`` and told in ``docs/frontier.md``.
@@ -135,10 +136,10 @@ def continuation(
 
 
 def widest_gap(seen: Sequence[tuple[float, float, float]]) -> float | None:
-    """The middle of the two neighbours that lie farthest apart in the (RA, UA) plane, by the larger difference.
+    """The middle of the two neighbours that lie farthest apart in RA or in the degree of forgetting.
 
     Args:
-        seen: (share, RA, UA) in the order of the shares.
+        seen: (share, RA, degree) in the order of the shares.
 
     Returns:
         A share between two that are there; None if no two neighbours differ, or only such as are next to each other.
@@ -151,6 +152,13 @@ def widest_gap(seen: Sequence[tuple[float, float, float]]) -> float | None:
     # Of equal gaps the first, which leaves most on the side of the original.
     width, middle = max(gaps, key=lambda gap: (gap[0], -gap[1]), default=(0.0, 0.0))
     return middle if width > 0 else None
+
+
+class _Point(NamedTuple):
+    model: nn.Module
+    scores: Scores
+    degree: float
+    seconds: float
 
 
 class _Line:
@@ -173,10 +181,9 @@ class _Line:
         first = copy.deepcopy(run.model)
         # The run's own modes and flags, the original's weights and buffers.
         first.load_state_dict(start.state_dict())
-        self._points = {
-            0.0: (first, original, 0.0),
-            1.0: (run.model, run.point().classification, run.evaluation_seconds),
-        }
+        self._points: dict[float, _Point] = {}
+        self._put(0.0, first, original, 0.0)
+        self._put(1.0, run.model, run.point().classification, run.evaluation_seconds)
 
     @property
     def count(self) -> int:
@@ -187,8 +194,8 @@ class _Line:
         return tuple(sorted(self._points))
 
     def seen(self) -> list[tuple[float, float, float]]:
-        found = ((share, self._points[share][1]) for share in self.shares)
-        return [(share, scores.ra, scores.ua) for share, scores in found]
+        found = ((share, self._points[share]) for share in self.shares)
+        return [(share, point.scores.ra, point.degree) for share, point in found]
 
     def look(self, share: float) -> None:
         started = time.perf_counter()
@@ -196,21 +203,24 @@ class _Line:
         self._segment.put(model, share)
         self._settle(model)
         scores = self._scored(model)
-        self._points[share] = (model, scores, time.perf_counter() - started)
+        self._put(share, model, scores, time.perf_counter() - started)
+
+    def _put(self, share: float, model: nn.Module, scores: Scores, seconds: float) -> None:
+        self._points[share] = _Point(model, scores, self._degree(model, scores), seconds)
 
     def results(self) -> tuple[Result, ...]:
         return tuple(self._result(share) for share in self.shares)
 
     def _result(self, share: float) -> Result:
-        model, scores, seconds = self._points[share]
+        point = self._points[share]
         return Result(
-            model=model,
-            scores=scores,
-            method=replace(self._method, gamma=round(gamma_for(self._degree(model, scores)), 4)),
+            model=point.model,
+            scores=point.scores,
+            method=replace(self._method, gamma=round(gamma_for(point.degree), 4)),
             history=self._run.history if share == 1 else {},
             # What it takes to have this model: the run that the line leads to.
             seconds=self._run.seconds if share else 0.0,
-            evaluation_seconds=seconds,
+            evaluation_seconds=point.seconds,
             diverged=None,
             provenance={**self._run.provenance, "share": share},
         )
