@@ -29,13 +29,18 @@ class Shifted(nn.Module):
 
 
 def landing(
-    model: nn.Module, settle: Callable[[], None] | None = None, task: Classification | None = None
+    model: nn.Module,
+    settle: Callable[[], None] | None = None,
+    task: Classification | None = None,
+    samples: int = 100,
 ) -> Landing:
     """100 forget samples x = 0 … 1 of class 0, 50 retain samples of class 0 that only ``keep`` can hurt."""
-    forget = torch.stack([torch.linspace(0.005, 0.995, 100), torch.ones(100)], 1)
+    step = 0.5 / samples
+    forget = torch.stack([torch.linspace(step, 1 - step, samples), torch.ones(samples)], 1)
     retain = torch.zeros(50, 2)
-    data = torch.utils.data.TensorDataset(torch.cat([forget, retain]), torch.zeros(150, dtype=torch.long))
-    split = ForgetSplit.by_index(data, data, range(100))
+    labels = torch.zeros(samples + 50, dtype=torch.long)
+    data = torch.utils.data.TensorDataset(torch.cat([forget, retain]), labels)
+    split = ForgetSplit.by_index(data, data, range(samples))
     return Landing(
         model, Misclassified(task or Classification(), objective("unlikelihood")), split, Loop(), settle
     )
@@ -125,6 +130,23 @@ def test_all_of_it_is_more_than_all_but_one():
     assert to.degree() == pytest.approx(0.99)
     assert 1 < to.at(1.0) <= 1.5
     assert to.degree() == 1
+
+
+class Generating(Classification):
+    """What a generator has forgotten is no count of samples, and may never be quite all."""
+
+    predicts = False
+
+
+def test_all_of_a_thousand_is_all_of_them():
+    """Half a percent that is left is what a membership attack still knows."""
+    for task, degree in ((Classification(), 1.0), (Generating(), 0.997)):
+        model = Shifted()
+        to = landing(model, task=task, samples=1000)
+        with torch.no_grad():
+            model.bias.fill_(-0.003)
+        to.at(1.0)
+        assert to.degree() == pytest.approx(degree)
 
 
 def test_a_line_that_leads_away_is_not_followed():

@@ -18,6 +18,7 @@ from gradpivot.data.order import shuffled
 from gradpivot.randomness import derive, isolated
 from gradpivot.segment import Segment, share_with
 from gradpivot.steering import LEAST_WAY, LOSS_BUDGET, RETAIN_TOLERANCE
+from gradpivot.tasks.task import predicts
 
 if TYPE_CHECKING:
     from torch import nn
@@ -168,8 +169,9 @@ class Landing:
         one = 1 / len(self._forget) if self._goal.counts else 0.0
         near = max(NEAR, one) * max(self._goal.most - self.start, LEAST_WAY * self._goal.most)
         if asked >= 1:
-            # There is nothing beyond all of it that could make up for a sample too few.
-            near /= 2
+            # There is nothing beyond all of it that could make up for a sample too few; a degree that is no count may
+            # never be quite 1.
+            near = 0.0 if predicts(self._task) else near / 2
         reached = self._measured(1.0)
         if reached > asked + near:
             # Statistics taken anew may be enough to forget by: the line then begins elsewhere.
