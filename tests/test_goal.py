@@ -151,6 +151,22 @@ def test_a_task_without_doubts_keeps_its_own_degree():
     assert result.scores.n_test == 400
 
 
+def test_records_are_forgotten_by_npo_and_classes_by_unlikelihood():
+    """Whatever the goal: what a model doubts already is what it would get wrong unseen."""
+
+    def weights(split: ForgetSplit, **settings: object) -> list[torch.Tensor]:
+        return list(unlearn(memorised(), split, CUP(gamma=0.2, epochs=2, **settings)).model.parameters())
+
+    named = ForgetSplit.by_class(noisy(240, 0), noisy(400, 1), 0)
+    for split, goal, name in (
+        (records(), None, "npo"),
+        (records(), "misclassified", "npo"),
+        (named, None, "unlikelihood"),
+    ):
+        suited, given = weights(split, goal=goal), weights(split, goal=goal, objective=name)
+        assert all(torch.equal(one, other) for one, other in zip(suited, given, strict=True))
+
+
 def test_goals_are_of_degrees():
     with pytest.raises(GradPivotError, match="dial='degree'"):
         CUP(dial="angle", goal="unseen")

@@ -108,13 +108,20 @@ def test_an_original_that_came_back_unchanged_is_told():
     """Whoever ships it must know: a record that cannot be forgotten for what γ allows was not forgotten."""
     model = trained()
     kept = ForgetSplit.random(blobs(), blobs(seed=1), fraction=0.25, seed=0)
-    result = unlearn(model, kept, CUP(gamma=0.3, goal="misclassified", lr=0.02, epochs=15))
+    result = unlearn(
+        model, kept, CUP(gamma=0.3, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15)
+    )
     assert result.is_original
     # However little was asked for.
     result.history["asked"][-1] = result.scores.ua + 0.01
     assert "the model is the original, unchanged" in result.missed
     assert "budget 1" in result.missed
-    assert unlearn(model, kept, CUP(gamma=0, goal="misclassified", lr=0.02, epochs=15)).missed is None
+    assert (
+        unlearn(
+            model, kept, CUP(gamma=0, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15)
+        ).missed
+        is None
+    )
 
 
 def test_a_checkpoint_of_another_network_with_the_same_weights_is_another_runs():

@@ -91,10 +91,12 @@ def test_gamma_also_says_what_a_run_may_cost():
 
     for gamma in (0.0, 0.1, 0.3, 0.6, 1.0):
         assert (
-            cost(CUP(gamma=gamma, goal="misclassified", lr=0.02, epochs=15))
+            cost(CUP(gamma=gamma, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15))
             <= asked_degree(gamma) * MAY_COST + 1e-9
         )
-    freely = cost(CUP(gamma=0.3, goal="misclassified", lr=0.02, epochs=15, budget=1.0))
+    freely = cost(
+        CUP(gamma=0.3, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15, budget=1.0)
+    )
     assert asked_degree(0.3) * MAY_COST < freely <= MAY_COST + 1e-9
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["CUP"]
 
 SUITED = "suited"
-_SUITED = {"misclassified": "unlikelihood", "unseen": "npo"}
+_FOR_A_CLASS, _FOR_RECORDS = "unlikelihood", "npo"
 """Unlikelihood pulls most at what a model is sure of, as it is of a class; NPO at what it doubts already, which is what
 a model that has not seen a record gets wrong."""
 
@@ -45,8 +45,8 @@ class CUP(ForgettingDescent):
         dial: What γ means: the ``degree`` of forgetting, or the pivot's ``angle`` at every step.
         goal: What is forgotten at γ = 1: all that is ``misclassified``, or what is in as much doubt as ``unseen`` data,
             for which the split's validation data stand. None takes the first for a class and the second for records.
-        objective: As for every method, or ``suited``: unlikelihood if samples should be misclassified, npo if they
-            should look unseen.
+        objective: As for every method, or ``suited``: unlikelihood for a class, npo for records; by angle always
+            unlikelihood.
         gamma_end: If given, the angle goes linearly from ``gamma`` to this over the run.
         budget: How much of what a run may cost L_r (0.15 nats for a classifier) this one may, in [0, 1]; if not given,
             as much as γ asks for of forgetting, sin(πγ/2).
@@ -108,7 +108,7 @@ class CUP(ForgettingDescent):
         """What forgotten means; a task that knows no doubt keeps its own degree."""
         if self.goal is not None:
             return self.goal
-        return "misclassified" if kind == "class" or not hasattr(task, "doubting") else "unseen"
+        return "unseen" if _are_records(kind, task) else "misclassified"
 
     def gamma_at(self, progress: float) -> float:
         """γ when a fraction ``progress`` of the steps is done."""
@@ -116,15 +116,16 @@ class CUP(ForgettingDescent):
             return self.gamma
         return self.gamma + (self.gamma_end - self.gamma) * progress
 
-    def _objective(self, goal: str = "misclassified") -> Objective:
-        return objective(_SUITED[goal] if self.objective == SUITED else self.objective)
+    def _objective(self, kind: str, task: Task) -> Objective:
+        suited = _FOR_RECORDS if _are_records(kind, task) else _FOR_A_CLASS
+        return objective(suited if self.objective == SUITED else self.objective)
 
     def _goal(self, model: nn.Module, task: GradualTask, split: ForgetSplit, loop: Loop) -> Goal:
         from gradpivot.goal import Misclassified, Unseen
         from gradpivot.tasks.task import meaning_of
 
         name = self._goal_name(split.kind, task)
-        meant = meaning_of(task, self._objective(name))
+        meant = meaning_of(task, self._objective(split.kind, task))
         if name == "misclassified":
             return Misclassified(task, meant)
         if not hasattr(task, "doubting"):
@@ -141,7 +142,7 @@ class CUP(ForgettingDescent):
 
     def _by_angle(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Two gradients, their Gram matrix to two weights, one step."""
-        forgetting = self._objective()
+        forgetting = self._objective("class", task)
         for batch in loop.paired_batches(model, task, split, self):
             gradients = loop.gradients(
                 forget=partial(task.forget_loss, model, batch.forget, forgetting),
@@ -287,6 +288,11 @@ class _Watched:
             degree = float(self._goal.degree(self._model, self._batch).mean())
         rewind()
         return degree
+
+
+def _are_records(kind: str, task: Task) -> bool:
+    """Whether single samples are forgotten of a model that can be sure or in doubt of each."""
+    return kind != "class" and hasattr(task, "doubting")
 
 
 def _degree_seen(goal: Goal, model: nn.Module, batchnorm: str, batch: Any) -> float:
