@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench docs clean
+.PHONY: help demo test lint format bench control docs clean
 
 help:           ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -51,6 +51,19 @@ bench: $(VENV)/dev      ## Measure ratios: pivot step, training, evaluation, mem
 	$(BIN)/python benchmarks/membership.py
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/parallel.py
+
+# Everything is kept in runs/ as it comes: killed, the same command goes on where it was.
+control: $(VENV)/dev    ## Measure what docs/results/control.md tells: some five hours of one core
+	$(BIN)/gradpivot data get mnist cifar10
+	$(BIN)/python benchmarks/control.py digits --store runs/control-digits
+	$(BIN)/gradpivot sweep digits --classes 3 --fraction 0.1 --seeds 3 --protocols clean --store runs/control-methods
+	$(BIN)/gradpivot compare runs/control-methods --protocols clean --out runs/control-methods/tables
+	$(BIN)/python benchmarks/targets.py --seeds 3
+	$(BIN)/python benchmarks/frontier.py --seeds 3
+	$(BIN)/python benchmarks/control.py mnist --store runs/control-mnist
+	$(BIN)/gradpivot sweep mnist-quick --store runs/control-mnist-methods
+	$(BIN)/gradpivot compare runs/control-mnist-methods --protocols clean --out runs/control-mnist-methods/tables
+	$(BIN)/python benchmarks/control.py cifar10 --store runs/control-cifar10
 
 docs: $(VENV)/docs      ## Build docs/_build/html
 	$(BIN)/python -m gradpivot.report.explain docs/figures
