@@ -275,3 +275,15 @@ def test_a_trace_compares_with_a_reference_on_the_same_data():
         trace(memorised(), records(), method, gammas=[0.5], reference=reference.scores)
     with pytest.raises(GradPivotError, match="say what to forget"):
         trace(memorised(), (1, 2), method)
+
+
+def test_nobody_is_told_to_allow_what_is_allowed_already():
+    """Of records that cannot be brought to look unseen within a few steps' cost."""
+    method = CUP(gamma=0.9, lr=0.1, epochs=15)
+    result = unlearn(memorised(), records(), method)
+    short = replace(result, history={**result.history, "reached": [0.0]})
+    assert "budget 1" in short.missed
+    for allowed in (replace(method, gamma=1.0), replace(method, budget=1.0)):
+        told = replace(short, method=allowed).missed
+        assert "budget 1" not in told
+        assert "A longer run may find a way" in told

@@ -18,7 +18,7 @@ from gradpivot.data.order import shuffled
 from gradpivot.randomness import derive, isolated
 from gradpivot.segment import Segment, share_with
 from gradpivot.steering import LEAST_WAY, LOSS_BUDGET, RETAIN_TOLERANCE
-from gradpivot.tasks.task import predicts
+from gradpivot.tasks.task import loss_unit, predicts
 
 if TYPE_CHECKING:
     from torch import nn
@@ -81,7 +81,7 @@ class Landing:
         self.start = loop.replicas.from_first(self.degree)
         """The degree of forgetting before the run."""
         self._retain_start = loop.replicas.from_first(self.retain_loss)
-        self._unit = getattr(goal.task, "loss_unit", 1.0) * goal.share(self.start)
+        self._unit = loss_unit(goal.task) * goal.share(self.start)
         self._may_cost = getattr(goal.task, "may_cost", MAY_COST * self._unit)
         self._budget = self._may_cost
         self._degrees: dict[float, float] = {}

@@ -126,9 +126,12 @@ class Result:
             return f"{told}; a longer run may find a way"
         if kind != "class" and not self._looked_at_unseen:
             told += ". A retrained model recognises most single records, too"
+        # γ = 1 is allowed all of it without being told.
+        spent = getattr(self.method, "gamma", 1.0) == 1 or getattr(self.method, "budget", None) == 1
+        cost = "" if spent else "allow all that a run may cost (budget 1), "
         return (
-            f"{told}. Ask for a target (until), allow all that a run may cost (budget 1), or take a point of a quick "
-            f"trace (docs/quickstart.md)"
+            f"{told}. A longer run may find a way; or {cost}ask for a target (until), or take a point of a quick trace "
+            f"(docs/quickstart.md)"
         )
 
     def point(self, judged: Scored | None = None) -> Point:

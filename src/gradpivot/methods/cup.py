@@ -157,6 +157,7 @@ class CUP(ForgettingDescent):
         from gradpivot.landing import Landing
         from gradpivot.loop import finite
         from gradpivot.loop.batches import paired_plan
+        from gradpivot.tasks.task import loss_unit
 
         goal = self._goal(model, task, split, loop)
         anew = partial(loop.recalibrate, model, task, split, self)
@@ -170,10 +171,9 @@ class CUP(ForgettingDescent):
         way = asked_degree(self.gamma)
         asked = landing.start + (goal.most - landing.start) * way
         budget = way if self.budget is None else self.budget
-        unit = getattr(task, "loss_unit", 1.0)
         share = goal.share(landing.start)
         course = self._course(model, goal, split, loop, landing.start, asked)
-        length = StepLength.of_run(paired_plan(split, self, loop.seed).total, unit, share)
+        length = StepLength.of_run(paired_plan(split, self, loop.seed).total, loss_unit(task), share)
         longest = LONGEST_MOVE * landing.weights_length / self.lr
         for batch in loop.paired_batches(model, task, split, self):
             _resume(course, length, loop)
@@ -214,6 +214,8 @@ class CUP(ForgettingDescent):
         self, model: nn.Module, goal: Goal, split: ForgetSplit, loop: Loop, start: float, asked: float
     ) -> Course:
         """From the start to what is asked for, as the batches of a run show it."""
+        from gradpivot.tasks.task import loss_unit
+
         shift = 0.0
         if not goal.counts:
             # Augmentation and dropout add doubt of their own, which may be more than all that is asked for.
@@ -226,7 +228,7 @@ class CUP(ForgettingDescent):
             asked=asked + shift,
             most=goal.most + shift,
             retain_start=loop.retain_level(model, goal.task, split, self),
-            unit=getattr(goal.task, "loss_unit", 1.0) * goal.share(start),
+            unit=loss_unit(goal.task) * goal.share(start),
             softest=SOFTEST if goal.objective.gives_back else 0.0,
         )
 

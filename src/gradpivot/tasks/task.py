@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from gradpivot.objectives import Objective
 
 __all__ = [
-    "DoubtingTask", "Forgetting", "GradualTask", "Predictions", "Task", "degree_of", "meaning_of", "predicts",
+    "DoubtingTask", "Forgetting", "GradualTask", "Predictions", "Task", "degree_of", "loss_unit", "meaning_of",
+    "predicts",
 ]  # fmt: skip
 
 
@@ -88,6 +89,11 @@ def meaning_of(task: Task, objective: Objective) -> Objective:
     """What an objective stands for in a task; one that has no meaning there of its own stands for itself."""
     meant = getattr(task, "meant", None)
     return objective if meant is None else cast("Objective", meant(objective))
+
+
+def loss_unit(task: Task) -> float:
+    """What a nat is in a task's losses."""
+    return float(getattr(task, "loss_unit", 1.0))
 
 
 def predicts(task: Task) -> bool:
