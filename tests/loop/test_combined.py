@@ -10,11 +10,13 @@ from gradpivot.loop import Gradients
 from gradpivot.loop.combined import Combined
 
 numbers = st.floats(-2, 2)
+# Near the least number of float64 (seen: 2e-309) products are rounded to nothing, and its inverse is infinite.
+weightings = st.tuples(numbers, numbers).filter(lambda pair: max(map(abs, pair)) > 1e-100)
 lengths = st.floats(-3, 3).map(lambda exponent: 10.0**exponent)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10_000), lengths, st.tuples(numbers, numbers).filter(any), numbers, numbers)
+@given(st.integers(0, 10_000), lengths, weightings, numbers, numbers)
 def test_what_was_overwritten_is_told_from_what_is_left(seed, length, weights, x, y):
     generator = torch.Generator().manual_seed(seed)
     f, r, change = torch.randn(3, 5, dtype=torch.float64, generator=generator)
