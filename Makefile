@@ -66,7 +66,7 @@ control: $(VENV)/dev    ## Measure what docs/results/control.md tells: some five
 	$(BIN)/python benchmarks/control.py cifar10 --store runs/control-cifar10
 
 docs: $(VENV)/docs      ## Build docs/_build/html
-	$(BIN)/python -m gradpivot.report.explain docs/figures
+	$(BIN)/python -m gradpivot.report.paper.explain docs/figures
 	$(BIN)/python -m sphinx -E -W --keep-going -q docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 

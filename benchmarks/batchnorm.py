@@ -22,15 +22,15 @@ import yaml
 from torch import Tensor, nn
 
 from gradpivot import CUP, ForgetSplit
-from gradpivot.data.digits import load_digits
-from gradpivot.evaluate.evaluation import Known, evaluate
+from gradpivot.data.readers.digits import load_digits
+from gradpivot.evaluate.classifiers.evaluation import Known, evaluate
 from gradpivot.evaluate.scores import METRICS, Scores
+from gradpivot.experiments.problem import Problem, find_problem
+from gradpivot.loop.normalisation import POLICIES
 from gradpivot.methods.retrain import Retrain
-from gradpivot.normalisation import POLICIES
-from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import run_method
-from gradpivot.sweep.original import train_original
-from gradpivot.weights import load_weights
+from gradpivot.models.checkpoints.weights import load_weights
+from gradpivot.runs.original import train_original
+from gradpivot.runs.run import run_method
 
 
 class SmallBatchNormCNN(nn.Module):

@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from gradpivot.evaluate.scores import Scores
-from gradpivot.frontier.frontier import Point
-from gradpivot.frontier.record import Record, Role
-from gradpivot.frontier.standings import standings
-from gradpivot.report.standings_page import render_standings_page
-from gradpivot.report.standings_tables import (
+from gradpivot.report.standings.page import render_standings_page
+from gradpivot.report.standings.tables import (
     standings_csv,
     standings_json,
     standings_latex,
     standings_markdown,
 )
+from gradpivot.results._standings import standings
+from gradpivot.results.frontier import Point
+from gradpivot.results.record import Record, Role
 from gradpivot.sweep.cell import digest_of
-from gradpivot.sweep.store import Store
+from gradpivot.sweep.store.store import Store
 
 SERIES = ("GA", "WS", "RL", "IU", "BE", "BS", "l1-sparse", "SalUn", "CUP", "DCGD (avg)")
 CLASSES, SEEDS, RUNS = 10, 5, 20

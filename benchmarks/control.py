@@ -22,12 +22,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from gradpivot.frontier.estimate import spearman
-from gradpivot.frontier.record import Record
-from gradpivot.recipes.problem import find_problem
-from gradpivot.recipes.reading import load_recipe
-from gradpivot.steering import asked_degree
-from gradpivot.sweep.store import Store
+from gradpivot.dial.steering import asked_degree
+from gradpivot.experiments.problem import find_problem
+from gradpivot.experiments.recipes.reading import load_recipe
+from gradpivot.results._estimate import spearman
+from gradpivot.results.record import Record
+from gradpivot.sweep.store.store import Store
 
 SAFE = 0.9
 """RA may fall to this share of the original's, for γ up to 0.9."""

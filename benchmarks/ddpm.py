@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, WS, ForgetSplit
-from gradpivot.loop import Loop
+from gradpivot.loop.loop import Loop
 from gradpivot.methods.method import Method
 from gradpivot.models.ddpm import paper_unet, small_unet
-from gradpivot.objectives import objective
-from gradpivot.sampling import guided_noise
-from gradpivot.tasks.diffusion import Diffusion
+from gradpivot.tasks.diffusion.denoising import Diffusion
+from gradpivot.tasks.diffusion.sampling import guided_noise
+from gradpivot.tasks.objectives import objective
 
 TASK = Diffusion(classes=10)
 GUIDANCE = 2.0

@@ -29,10 +29,10 @@ from torch.utils.data import TensorDataset
 from gradpivot import Classification, ForgetSplit
 from gradpivot.data.order import shuffled
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import evaluation
-from gradpivot.evaluate.evaluation import evaluate, scored_part
+from gradpivot.evaluate.classifiers import evaluation
+from gradpivot.evaluate.classifiers.evaluation import evaluate, scored_part
+from gradpivot.experiments.problem import find_problem
 from gradpivot.models.resnet import resnet18
-from gradpivot.recipes.problem import find_problem
 
 Numbers = dict[str, float]
 

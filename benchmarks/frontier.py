@@ -34,16 +34,16 @@ import torch
 from torch import nn
 
 from gradpivot import CUP, Classification, ForgetSplit, trace
-from gradpivot.atomic import write_text
-from gradpivot.control.looking import FORWARD
-from gradpivot.evaluate.evaluation import evaluate
+from gradpivot.evaluate.classifiers.evaluation import evaluate
 from gradpivot.evaluate.scores import METRICS, Scores
-from gradpivot.frontier.frontier import Frontier, Point
-from gradpivot.frontier.pareto import distance, epsilon_to
-from gradpivot.provenance import code_digest
-from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import run_method
-from gradpivot.sweep.original import original_model
+from gradpivot.experiments.problem import Problem, find_problem
+from gradpivot.results.frontier import Frontier, Point
+from gradpivot.results.pareto import distance, epsilon_to
+from gradpivot.runs.original import original_model
+from gradpivot.runs.run import run_method
+from gradpivot.runtime.atomic import write_text
+from gradpivot.runtime.provenance import code_digest
+from gradpivot.targets.looking import FORWARD
 
 PLANE = ("ra", "ua")
 POINTS = (5, 11, 20)

@@ -23,7 +23,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, Classification, Diffusion, ForgetSplit, Retrain, list_methods, trace, unlearn
-from gradpivot.methods import make_method
+from gradpivot.methods.registry import make_method
 
 Run = Callable[[], nn.Module]
 SHORT = {"epochs": 2, "batch_size": 16}

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradpivot.evaluate.membership import SvcVerdict, svc_attack
+from gradpivot.evaluate.classifiers.membership import SvcVerdict, svc_attack
 
 STORED = Path(__file__).parents[1] / "tests" / "evaluate" / "data" / "confidences.npz"
 SIZE = 10_000

@@ -24,10 +24,10 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, Classification, ForgetSplit
-from gradpivot.loop import Loop
+from gradpivot.loop.loop import Loop
 from gradpivot.models.cnn import SmallCNN
 from gradpivot.models.resnet import resnet18
-from gradpivot.parallel import Replicas
+from gradpivot.runtime.parallel import Replicas
 
 PROCESSES = 2
 MODELS = {"cnn": (SmallCNN, (1, 8, 8)), "resnet18": (resnet18, (3, 32, 32))}

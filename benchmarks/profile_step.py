@@ -21,10 +21,10 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.data import TensorDataset
 
-from gradpivot import CUP, Classification, ForgetSplit, motion
-from gradpivot import loop as looping
+from gradpivot import CUP, Classification, ForgetSplit, loop as looping
 from gradpivot.data.loader import Loader
-from gradpivot.evaluate.evaluation import predictions
+from gradpivot.evaluate.classifiers.evaluation import predictions
+from gradpivot.loop import motion
 from gradpivot.models.resnet import resnet18
 
 # Regions by name, then operators by what their name holds; the first that fits.

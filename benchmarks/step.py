@@ -32,10 +32,10 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, WS, Classification, ForgetSplit, Pivot
-from gradpivot.geometry import gram_of, pivot_weights
 from gradpivot.geometry.combination import combine
-from gradpivot.geometry.gramian import change_along
-from gradpivot.loop import Loop
+from gradpivot.geometry.gramian import change_along, gram_of
+from gradpivot.geometry.pivot import pivot_weights
+from gradpivot.loop.loop import Loop
 from gradpivot.methods.method import Method
 from gradpivot.models.resnet import resnet18
 

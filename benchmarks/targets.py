@@ -26,14 +26,14 @@ import torch
 from torch import nn
 
 from gradpivot import CUP, ForgetSplit, unlearn
-from gradpivot.control.looking import Looker, steering_split
-from gradpivot.control.targets import Seen, Targets
-from gradpivot.loop import Loop
-from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.recipes.recipe import filled
-from gradpivot.segment import Segment
-from gradpivot.training import everything, train_model
-from gradpivot.weights import load_weights
+from gradpivot.dial.segment import Segment
+from gradpivot.experiments.problem import Problem, find_problem
+from gradpivot.experiments.recipes.recipe import filled
+from gradpivot.loop.loop import Loop
+from gradpivot.models.checkpoints.weights import load_weights
+from gradpivot.runs.training import everything, train_model
+from gradpivot.targets.conditions import Seen, Targets
+from gradpivot.targets.looking import Looker, steering_split
 
 ASKED = (25, 50, 75, 90, 99)
 GAMMAS = tuple(round(0.1 * i, 1) for i in range(11))

@@ -25,11 +25,11 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from gradpivot import Classification, ForgetSplit, Retrain
-from gradpivot.loop import Loop
+from gradpivot.loop.loop import Loop
 from gradpivot.models.cnn import SmallCNN
 from gradpivot.models.resnet import resnet18, resnet20
 from gradpivot.models.small import small_resnet
-from gradpivot.training import FitToAll
+from gradpivot.runs.training import FitToAll
 
 WARM_UP = 3
 CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {

@@ -10,8 +10,8 @@ from sphinx.application import Sphinx
 from sphinx.directives.other import TocTree
 from sphinx.util.docutils import SphinxDirective
 
-from gradpivot.methods import method_class
-from gradpivot.version import __version__
+from gradpivot import __version__
+from gradpivot.methods.registry import method_class
 
 project = "gradpivot"
 author = "The gradpivot developers"

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from gradpivot import Pivot
-from gradpivot.data.gaussians import load_gaussians
+from gradpivot.data.readers.gaussians import load_gaussians
 
 train, _ = load_gaussians()
 points, labels = train.tensors

@@ -11,8 +11,8 @@ import torch
 from hypothesis import settings
 
 from gradpivot.evaluate.scores import Scores
-from gradpivot.frontier.frontier import Point
-from gradpivot.frontier.record import Record
+from gradpivot.results.frontier import Point
+from gradpivot.results.record import Record
 
 # A problem to sweep, for tests/sweep and tests/cli; data sets to get, for tests/data and tests/cli; two real processes,
 # for tests/test_parallel.py and tests/test_sharding.py.

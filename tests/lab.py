@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from gradpivot.recipes.reading import load_recipe
-from gradpivot.recipes.recipe import Recipe
+from gradpivot.experiments.recipes.reading import load_recipe
+from gradpivot.experiments.recipes.recipe import Recipe
 from gradpivot.sweep.cell import Setting
-from gradpivot.sweep.job import Job, Outcome, Pace, perform
-from gradpivot.sweep.store import Store
+from gradpivot.sweep.engines.job import Job, Outcome, Pace, perform
+from gradpivot.sweep.store.store import Store
 from gradpivot.sweep.sweeping import State, Sweep
 
 PATIENCE = 120
@@ -30,7 +30,7 @@ MODULE = '''
 import copy, os, time
 from pathlib import Path
 from gradpivot.methods.retrain import Retrain
-from gradpivot.recipes.problem import Problem
+from gradpivot.experiments.problem import Problem
 from gradpivot.tasks.classification import Classification
 from gradpivot.testing.problems import TinyNet, blobs
 
@@ -230,10 +230,10 @@ def lab(tmp_path, monkeypatch) -> Lab:
 def expected(tmp_path_factory) -> dict[tuple[object, ...], object]:
     """What a plain loop gives, run after run, with nothing of the sweep: by (series, forgotten, settings)."""
     from gradpivot.data.split import ForgetSplit
-    from gradpivot.evaluate.evaluation import evaluate
-    from gradpivot.recipes.problem import find_problem
-    from gradpivot.run import Running, run_method
-    from gradpivot.sweep.original import train_original
+    from gradpivot.evaluate.classifiers.evaluation import evaluate
+    from gradpivot.experiments.problem import find_problem
+    from gradpivot.runs.original import train_original
+    from gradpivot.runs.run import Running, run_method
 
     lab = Lab(tmp_path_factory.mktemp("plain"))
     sys.path.insert(0, str(lab.folder))

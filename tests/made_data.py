@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 import scipy.io
 
-from gradpivot.data import catalogue
-from gradpivot.data.catalogue import Download, Images, Package
+from gradpivot.data.download import catalogue
+from gradpivot.data.download.catalogue import Download, Images, Package
 
 TRAIN, TEST = 20, 6
 BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from gradpivot.data.png import encode_rgb
-from gradpivot.evaluate.generation_scores import Frechet, GenerationScores
-from gradpivot.frontier.frontier import Point
-from gradpivot.frontier.record import Pictures, Record
+from gradpivot.data.readers.png import encode_rgb
+from gradpivot.evaluate.generators.pictures import Pictures
+from gradpivot.evaluate.generators.scores import Frechet, GenerationScores
+from gradpivot.results.frontier import Point
+from gradpivot.results.record import Record
 
 FORGOTTEN, CLASSES = 3, (0, 1, 2, 3)
 FEATURES = "in-domain toy"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradpivot.evaluate.scores import Scores
-from gradpivot.frontier.frontier import Point
-from gradpivot.frontier.record import Record
+from gradpivot.results.frontier import Point
+from gradpivot.results.record import Record
 from gradpivot.sweep.cell import digest_of
 
 SCORES = Scores(

@@ -25,28 +25,16 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from gradpivot import (
-    BS,
-    CUP,
-    IU,
-    RL,
-    Classification,
-    ForgetSplit,
-    Pivot,
-    SalUn,
-    precision,
-    score,
-    trace,
-    unlearn,
-)
+from gradpivot import BS, CUP, IU, RL, Classification, ForgetSplit, Pivot, SalUn, score, trace, unlearn
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.evaluation import evaluate
+from gradpivot.evaluate.classifiers.evaluation import evaluate
 from gradpivot.geometry.weighting import Weights
-from gradpivot.loop import Loop
-from gradpivot.methods import list_methods, make_method, method_class
-from gradpivot.parallel import Replicas
-from gradpivot.run import Running, run_method
-from gradpivot.testing import blobs, trained
+from gradpivot.loop import precision
+from gradpivot.loop.loop import Loop
+from gradpivot.methods.registry import list_methods, make_method, method_class
+from gradpivot.runs.run import Running, run_method
+from gradpivot.runtime.parallel import Replicas
+from gradpivot.testing.problems import blobs, trained
 from memorised import memorised, noisy
 
 PATIENCE = 240
@@ -545,7 +533,7 @@ def shards_refused(folder: Path) -> Any:
         if dist.get_rank() == 0:
             p.grad.to_local().fill_(1)
     found["existing"] = message(lambda: pivot.backward(*losses(whole), parameters))
-    from gradpivot.sharding import local
+    from gradpivot.geometry.sharding import local
 
     unsummed = DTensor.from_local(torch.ones(2), parameters[0].device_mesh, [Partial()])
     found["partial"] = message(lambda: local([unsummed]))

@@ -9,9 +9,9 @@ from torch.utils.data import TensorDataset
 from gradpivot.methods.retrain import Retrain
 from gradpivot.models.ddpm import small_unet
 from gradpivot.models.recogniser import Recogniser
-from gradpivot.recipes.judging import Judging
-from gradpivot.recipes.problem import Problem
-from gradpivot.tasks.diffusion import Diffusion
+from gradpivot.evaluate.generators.judging import Judging
+from gradpivot.experiments.problem import Problem
+from gradpivot.tasks.diffusion.denoising import Diffusion
 
 def patches(seed):
     """Bright in another quarter for each class."""

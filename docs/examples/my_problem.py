@@ -5,8 +5,8 @@ from sklearn.datasets import make_blobs
 from torch.utils.data import TensorDataset
 
 from gradpivot import Retrain
+from gradpivot.experiments.problem import Problem
 from gradpivot.models.mlp import MLP
-from gradpivot.recipes.problem import Problem
 
 
 def load():

@@ -9,115 +9,69 @@ Make a trained PyTorch model forget chosen data, as much as you ask for and no m
     print(result.scores)
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import lazy_loader
 
-from gradpivot.version import __version__
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from gradpivot import geometry
-    from gradpivot.api import Trace, score, trace, unlearn
-    from gradpivot.backward import Pivot
-    from gradpivot.control.controller import Targeted
-    from gradpivot.data.split import ForgetSplit
-    from gradpivot.errors import GradPivotError
-    from gradpivot.evaluate.scores import Scores
-    from gradpivot.frontier.frontier import Frontier
-    from gradpivot.geometry.step import PivotStep
-    from gradpivot.methods import list_methods
-    from gradpivot.methods.be import BE
-    from gradpivot.methods.bs import BS
-    from gradpivot.methods.cup import CUP
-    from gradpivot.methods.dcgd import DCGD
-    from gradpivot.methods.ga import GA
-    from gradpivot.methods.iu import IU
-    from gradpivot.methods.l1_sparse import L1Sparse
-    from gradpivot.methods.pcgrad import PCGrad
-    from gradpivot.methods.retrain import Retrain
-    from gradpivot.methods.rl import RL
-    from gradpivot.methods.sa import SA
-    from gradpivot.methods.salun import SalUn
-    from gradpivot.methods.ws import WS
-    from gradpivot.run import Result
-    from gradpivot.tasks.classification import Classification
-    from gradpivot.tasks.diffusion import Diffusion
+    from gradpivot import geometry as geometry
+    from gradpivot.api import Trace as Trace, score as score, trace as trace, unlearn as unlearn
+    from gradpivot.data import ForgetSplit as ForgetSplit
+    from gradpivot.errors import GradPivotError as GradPivotError
+    from gradpivot.evaluate import Scores as Scores
+    from gradpivot.geometry import Pivot as Pivot, PivotStep as PivotStep
+    from gradpivot.methods import (
+        BE as BE,
+        BS as BS,
+        CUP as CUP,
+        DCGD as DCGD,
+        GA as GA,
+        IU as IU,
+        RL as RL,
+        SA as SA,
+        WS as WS,
+        L1Sparse as L1Sparse,
+        PCGrad as PCGrad,
+        Retrain as Retrain,
+        SalUn as SalUn,
+        list_methods as list_methods,
+    )
+    from gradpivot.results import Frontier as Frontier
+    from gradpivot.runs import Result as Result
+    from gradpivot.targets import Targeted as Targeted
+    from gradpivot.tasks import Classification as Classification, Diffusion as Diffusion
 
-__all__ = [
-    "BE",
-    "BS",
-    "CUP",
-    "DCGD",
-    "GA",
-    "IU",
-    "RL",
-    "SA",
-    "WS",
-    "Classification",
-    "Diffusion",
-    "ForgetSplit",
-    "Frontier",
-    "GradPivotError",
-    "L1Sparse",
-    "PCGrad",
-    "Pivot",
-    "PivotStep",
-    "Result",
-    "Retrain",
-    "SalUn",
-    "Scores",
-    "Targeted",
-    "Trace",
-    "__version__",
-    "geometry",
-    "list_methods",
-    "score",
-    "trace",
-    "unlearn",
-]
-
-# Where each public name lives. Looked up on first use, so that importing gradpivot does not import torch and
-# the command line answers in half a second.
-_HOMES = {
-    "BE": "methods.be",
-    "BS": "methods.bs",
-    "CUP": "methods.cup",
-    "Classification": "tasks.classification",
-    "Diffusion": "tasks.diffusion",
-    "DCGD": "methods.dcgd",
-    "ForgetSplit": "data.split",
-    "Frontier": "frontier.frontier",
-    "GA": "methods.ga",
-    "GradPivotError": "errors",
-    "L1Sparse": "methods.l1_sparse",
-    "IU": "methods.iu",
-    "PCGrad": "methods.pcgrad",
-    "Pivot": "backward",
-    "PivotStep": "geometry.step",
-    "RL": "methods.rl",
-    "Result": "run",
-    "Retrain": "methods.retrain",
-    "SA": "methods.sa",
-    "SalUn": "methods.salun",
-    "Scores": "evaluate.scores",
-    "Targeted": "control.controller",
-    "Trace": "api",
-    "WS": "methods.ws",
-    "list_methods": "methods",
-    "score": "api",
-    "trace": "api",
-    "unlearn": "api",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name == "geometry":
-        return importlib.import_module("gradpivot.geometry")
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"gradpivot.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'gradpivot' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# Looked up on first use, so that importing gradpivot does not import torch and the command line answers at once.
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=["geometry"],
+    submod_attrs={
+        "api": ["Trace", "score", "trace", "unlearn"],
+        "data": ["ForgetSplit"],
+        "errors": ["GradPivotError"],
+        "evaluate": ["Scores"],
+        "geometry": ["Pivot", "PivotStep"],
+        "methods": [
+            "BE",
+            "BS",
+            "CUP",
+            "DCGD",
+            "GA",
+            "IU",
+            "L1Sparse",
+            "PCGrad",
+            "RL",
+            "Retrain",
+            "SA",
+            "SalUn",
+            "WS",
+            "list_methods",
+        ],
+        "results": ["Frontier"],
+        "runs": ["Result"],
+        "targets": ["Targeted"],
+        "tasks": ["Classification", "Diffusion"],
+    },
+)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from gradpivot.cli import main
-from gradpivot.data.catalogue import ENTRIES
+from gradpivot.data.download.catalogue import ENTRIES
 from made_data import change, cifar_binary, put, served, tar
 
 
@@ -48,7 +48,7 @@ def test_get_list_check(files, cache, capsys):
 
 def test_needs_no_torch(cache):
     words = "from gradpivot.cli import main; main(['data', 'list']); main(['data', 'check'])"
-    probe = f"import sys; {words}; import gradpivot.data.getting; sys.exit('torch' in sys.modules)"
+    probe = f"import sys; {words}; import gradpivot.data.download.getting; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", probe], capture_output=True, check=False).returncode == 0
 
 
@@ -126,7 +126,7 @@ def test_a_full_disk_is_one_line(files, monkeypatch, capsys):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("gradpivot.data.getting.write_arrays", full)
+    monkeypatch.setattr("gradpivot.data.download.getting.write_arrays", full)
     assert main(["data", "get", "cifar10", "--from", str(files)]) == 1
     assert "the disk is full" in error_of(capsys)
 

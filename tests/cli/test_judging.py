@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("diffusers")
 
 from gradpivot.cli.main import main
-from gradpivot.weights import save_weights
+from gradpivot.models.checkpoints.weights import save_weights
 from tiny_generator import MODULE
 
 
@@ -27,7 +27,7 @@ def problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def weights(problem: str, name: str, seed: int) -> str:
     import torch
 
-    from gradpivot.recipes.problem import find_problem
+    from gradpivot.experiments.problem import find_problem
 
     torch.manual_seed(seed)
     path = Path(name) / "model.safetensors"
@@ -57,7 +57,7 @@ def test_models_are_judged_alike_and_their_pictures_kept(problem, capsys):
 
 def test_what_was_judged_is_not_drawn_again(problem, capsys, monkeypatch):
     """A judge that was killed goes on: finished models, the classifier and what is known of real images are kept."""
-    from gradpivot.examination import Examination
+    from gradpivot.evaluate.generators.examination import Examination
 
     one, two = weights(problem, "first", 0), weights(problem, "second", 1)
     words = ["judge", "--problem", problem, "--classes", "1", "--samples", "3", "--out", "judged", "--json"]

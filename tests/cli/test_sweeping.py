@@ -11,8 +11,8 @@ from gradpivot.cli import main
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.parser import parse
 from gradpivot.cli.sweeping import asked_for
-from gradpivot.recipes.reading import load_recipe
-from gradpivot.sweep import local
+from gradpivot.experiments.recipes.reading import load_recipe
+from gradpivot.sweep.engines import local
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from gradpivot import CUP, ForgetSplit
 from gradpivot.data.augmentation import Augmentation
 from gradpivot.data.loader import Loader
 from gradpivot.errors import GradPivotError
-from gradpivot.loop import Loop
+from gradpivot.loop.loop import Loop
 from gradpivot.models.cnn import SmallCNN
 from gradpivot.tasks.classification import Classification
 

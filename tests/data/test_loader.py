@@ -11,7 +11,7 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 from gradpivot.data import loader as loading
 from gradpivot.data.loader import Loader
 from gradpivot.errors import GradPivotError
-from gradpivot.randomness import derive, isolated
+from gradpivot.runtime.randomness import derive, isolated
 
 CPU = torch.device("cpu")
 ORDER = [np.array([2, 0]), np.array([1, 3, 4])]

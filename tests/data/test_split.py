@@ -8,8 +8,8 @@ import torch
 from torch.utils.data import Dataset, TensorDataset
 
 from gradpivot import ForgetSplit
-from gradpivot.data.digits import load_digits
-from gradpivot.data.gaussians import CENTRES, load_gaussians
+from gradpivot.data.readers.digits import load_digits
+from gradpivot.data.readers.gaussians import CENTRES, load_gaussians
 from gradpivot.errors import GradPivotError
 
 

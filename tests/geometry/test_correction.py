@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import minimize
 
-from gradpivot.geometry.correction import correction
+from gradpivot.geometry._correction import correction
 from gradpivot.geometry.gramian import Gram
 
 numbers = st.floats(-3, 3).filter(lambda x: abs(x) > 1e-3)

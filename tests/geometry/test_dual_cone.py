@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from mpmath import mpf
 
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.geometry import DualConeWeighting, Gram, PCGradWeighting, pivot_weights
-from gradpivot.geometry.dual_cone import dual_cone_weights
+from gradpivot.geometry.dual_cone import DualConeWeighting, dual_cone_weights
+from gradpivot.geometry.gramian import Gram
+from gradpivot.geometry.pcgrad import PCGradWeighting
+from gradpivot.geometry.pivot import pivot_weights
 
 sys.path.insert(0, str(Path(__file__).parent))
 import paper_formulas as paper

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from mpmath import mp, mpf
 
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.geometry import Gram
 from gradpivot.geometry.fairgrad import FairWeighting
+from gradpivot.geometry.gramian import Gram
 from gradpivot.geometry.nash import nash_weights
 
 sys.path.insert(0, str(Path(__file__).parent))

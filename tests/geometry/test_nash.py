@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from gradpivot.errors import NonFiniteError
-from gradpivot.geometry import DualConeWeighting, Gram
+from gradpivot.geometry.dual_cone import DualConeWeighting
+from gradpivot.geometry.gramian import Gram
 from gradpivot.geometry.nash import nash_weights
 
 sys.path.insert(0, str(Path(__file__).parent))

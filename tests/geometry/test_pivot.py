@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from mpmath import mpf
 
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.geometry import Case, Gram, PivotWeighting, pivot_weights
-from gradpivot.geometry.pivot import case_of, steered_weights
+from gradpivot.geometry.gramian import Gram
+from gradpivot.geometry.pivot import Case, PivotWeighting, case_of, pivot_weights, steered_weights
 from gradpivot.geometry.weighting import Weights
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry import Gram, PivotWeighting, WeightedSum, pivot_weights
+from gradpivot.geometry.gramian import Gram
+from gradpivot.geometry.pivot import PivotWeighting, pivot_weights
 from gradpivot.geometry.torchjd import as_torchjd, from_torchjd
+from gradpivot.geometry.weighting import WeightedSum
 
 aggregation = pytest.importorskip("torchjd.aggregation")
 

@@ -7,7 +7,7 @@ import pytest
 
 from gradpivot import CUP, ForgetSplit, Retrain
 from gradpivot.loop.batches import Plan, paired_plan, plain_plan, sequential_plan
-from gradpivot.testing import blobs
+from gradpivot.testing.problems import blobs
 
 SPLIT = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
 RECIPES = [CUP(epochs=3), CUP(iterations=7), CUP(epochs=2, batch_size=7, retain_batch_size=5)]

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from gradpivot.geometry import Weights, gram_of
-from gradpivot.loop import Gradients
+from gradpivot.geometry.gramian import gram_of
+from gradpivot.geometry.weighting import Weights
 from gradpivot.loop.combined import Combined
+from gradpivot.loop.gradients import Gradients
 
 numbers = st.floats(-2, 2)
 # Near the least number of float64 (seen: 2e-309) products are rounded to nothing, and its inverse is infinite.

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from gradpivot.geometry import Gram
-from gradpivot.loop import Gradients
+from gradpivot.geometry.gramian import Gram
+from gradpivot.loop.gradients import Gradients
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import math
 
-from gradpivot.geometry import Gram, Weights
-from gradpivot.loop import Gradients, finite
-from gradpivot.loop.history import History, row_of
+from gradpivot.geometry.gramian import Gram
+from gradpivot.geometry.weighting import Weights
+from gradpivot.loop.gradients import Gradients
+from gradpivot.loop.history import History, finite, row_of
 
 
 def test_rows_become_columns():

@@ -11,14 +11,14 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, WS, Classification, ForgetSplit, Retrain, unlearn
-from gradpivot.checkpoint import Checkpoint
 from gradpivot.data.order import cut, shuffled
 from gradpivot.errors import GradPivotError
-from gradpivot.loop import Loop
-from gradpivot.normalisation import apply_policy, recalibrate, recalibrate_over, statistics_kept
-from gradpivot.optimizers import rate_factor
-from gradpivot.parallel import Replicas
-from gradpivot.testing import blobs, trained
+from gradpivot.loop.checkpoint import Checkpoint
+from gradpivot.loop.loop import Loop
+from gradpivot.loop.normalisation import apply_policy, recalibrate, recalibrate_over, statistics_kept
+from gradpivot.loop.optimizers import rate_factor
+from gradpivot.runtime.parallel import Replicas
+from gradpivot.testing.problems import blobs, trained
 
 
 def split() -> ForgetSplit:

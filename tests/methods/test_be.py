@@ -8,8 +8,9 @@ from torch import nn
 
 from gradpivot import BE, GA, Classification, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
-from gradpivot.loop import Loop
-from gradpivot.testing import MethodContract, blobs, trained
+from gradpivot.loop.loop import Loop
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import blobs, trained
 
 
 class TestBE(MethodContract):

@@ -3,17 +3,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.utils.data import TensorDataset
 
 from gradpivot import BS, Classification, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
-from gradpivot.loop import Loop
+from gradpivot.loop.loop import Loop
 from gradpivot.models.cnn import SmallCNN
 from gradpivot.models.pixels import OnPixels, Pixels
-from gradpivot.testing import MethodContract, blobs, trained
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import blobs, trained
 
 
 class TestBS(MethodContract):

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from gradpivot import CUP, ForgetSplit, unlearn
+from gradpivot.dial.landing import MAY_COST
+from gradpivot.dial.steering import asked_degree
 from gradpivot.errors import GradPivotError
-from gradpivot.landing import MAY_COST
-from gradpivot.steering import asked_degree
 from gradpivot.tasks.classification import Classification
-from gradpivot.testing import MethodContract, blobs, trained
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import blobs, trained
 
 
 class TestCUP(MethodContract):

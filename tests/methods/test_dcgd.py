@@ -7,9 +7,11 @@ import torch
 
 from gradpivot import CUP, DCGD, WS, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry import DualConeWeighting, Gram
-from gradpivot.objectives import list_objectives, objective
-from gradpivot.testing import MethodContract, blobs, trained
+from gradpivot.geometry.dual_cone import DualConeWeighting
+from gradpivot.geometry.gramian import Gram
+from gradpivot.tasks.objectives import list_objectives, objective
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import blobs, trained
 
 VARIANTS = ("center", "avg", "proj")
 

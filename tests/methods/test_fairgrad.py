@@ -7,11 +7,12 @@ import torch
 
 from gradpivot import WS, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry import Gram
 from gradpivot.geometry.fairgrad import FairWeighting
-from gradpivot.methods import make_method, method_class
+from gradpivot.geometry.gramian import Gram
 from gradpivot.methods.fairgrad import FairGrad
-from gradpivot.testing import MethodContract, blobs, trained
+from gradpivot.methods.registry import make_method, method_class
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import blobs, trained
 
 
 class TestFairGrad(MethodContract):

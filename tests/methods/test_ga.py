@@ -3,7 +3,8 @@ from __future__ import annotations
 import torch
 
 from gradpivot import GA, WS, ForgetSplit, unlearn
-from gradpivot.testing import MethodContract, blobs, trained
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import blobs, trained
 
 
 class TestGA(MethodContract):

@@ -7,10 +7,10 @@ from torch import nn
 
 from gradpivot import IU, Classification, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
-from gradpivot.loop import Loop
+from gradpivot.loop.loop import Loop
 from gradpivot.methods import iu
-from gradpivot.testing import MethodContract, blobs, trained
-from gradpivot.testing.problems import TinyNet
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import TinyNet, blobs, trained
 
 
 class TestIU(MethodContract):

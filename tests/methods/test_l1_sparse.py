@@ -6,8 +6,9 @@ from torch.utils.data import TensorDataset
 
 from gradpivot import Classification, ForgetSplit, L1Sparse, Retrain, unlearn
 from gradpivot.errors import GradPivotError
-from gradpivot.loop import Loop
-from gradpivot.testing import MethodContract, blobs, trained
+from gradpivot.loop.loop import Loop
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import blobs, trained
 
 
 class TestL1Sparse(MethodContract):

@@ -7,7 +7,7 @@ from gradpivot.data.order import batch_count
 from gradpivot.loop.batches import forget_plan, paired_plan, plain_plan, sequential_plan
 from gradpivot.methods.method import Method
 from gradpivot.methods.sa import SA
-from gradpivot.testing import blobs
+from gradpivot.testing.problems import blobs
 
 SPLIT = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
 """40 samples to forget, 80 to keep."""

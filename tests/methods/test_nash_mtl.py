@@ -5,7 +5,7 @@ import math
 import pytest
 
 from gradpivot.methods.nash_mtl import NashMTL
-from gradpivot.testing import MethodContract
+from gradpivot.testing.contract import MethodContract
 
 
 class TestNashMTL(MethodContract):

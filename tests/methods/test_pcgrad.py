@@ -4,8 +4,8 @@ import pytest
 
 from gradpivot import WS, PCGrad
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry import Gram
-from gradpivot.testing import MethodContract
+from gradpivot.geometry.gramian import Gram
+from gradpivot.testing.contract import MethodContract
 
 
 class TestPCGrad(MethodContract):

@@ -7,8 +7,8 @@ import pytest
 
 from gradpivot import list_methods
 from gradpivot.errors import GradPivotError
-from gradpivot.methods import make_method, method_class
 from gradpivot.methods.method import ForgettingDescent, Method
+from gradpivot.methods.registry import make_method, method_class
 
 
 def test_lists_by_pattern():

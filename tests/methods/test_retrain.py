@@ -6,8 +6,8 @@ from torch import nn
 
 from gradpivot import Classification, ForgetSplit, Retrain, unlearn
 from gradpivot.errors import GradPivotError
-from gradpivot.testing import MethodContract, blobs, trained
-from gradpivot.testing.problems import TinyNet
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import TinyNet, blobs, trained
 
 
 class TestRetrain(MethodContract):

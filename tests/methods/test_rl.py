@@ -7,8 +7,9 @@ import torch
 
 from gradpivot import CUP, GA, RL, WS, Classification, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
-from gradpivot.loop import Loop
-from gradpivot.testing import MethodContract, blobs, trained
+from gradpivot.loop.loop import Loop
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import blobs, trained
 
 
 class TestRL(MethodContract):

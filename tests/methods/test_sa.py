@@ -11,14 +11,14 @@ from torch.utils.data import TensorDataset
 from gradpivot import Classification, ForgetSplit
 from gradpivot.cli.parser import parse
 from gradpivot.errors import GradPivotError
-from gradpivot.fisher import diagonal_fisher
-from gradpivot.loop import Loop
-from gradpivot.methods import make_method, method_class
+from gradpivot.loop.loop import Loop
+from gradpivot.methods.parts.fisher import diagonal_fisher
+from gradpivot.methods.registry import make_method, method_class
 from gradpivot.methods.sa import SA
-from gradpivot.objectives import objective
-from gradpivot.randomness import isolated
-from gradpivot.tasks.diffusion import Diffusion
-from gradpivot.testing import blobs, trained
+from gradpivot.runtime.randomness import isolated
+from gradpivot.tasks.diffusion.denoising import Diffusion
+from gradpivot.tasks.objectives import objective
+from gradpivot.testing.problems import blobs, trained
 
 TASK = Diffusion(classes=3, timesteps=30)
 METHOD = SA(samples=4, sampler_steps=3, batch_size=2, epochs=3, lr=1e-2)

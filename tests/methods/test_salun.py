@@ -5,8 +5,9 @@ import torch
 
 from gradpivot import CUP, GA, RL, WS, Classification, ForgetSplit, SalUn, unlearn
 from gradpivot.errors import GradPivotError
-from gradpivot.saliency import saliency_mask
-from gradpivot.testing import MethodContract, blobs, trained
+from gradpivot.loop.saliency import saliency_mask
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import blobs, trained
 
 
 class TestSalUn(MethodContract):

@@ -7,23 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from gradpivot import WS, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry import DualConeWeighting, Gram, PCGradWeighting
-from gradpivot.methods import make_method, method_class
-from gradpivot.methods.torchjd import (
-    IMTLG,
-    MGDA,
-    AlignedMTL,
-    CAGrad,
-    DualProj,
-    TorchJDDescent,
-    UPGrad,
-)
-from gradpivot.testing import MethodContract, blobs, trained
+from gradpivot.geometry.dual_cone import DualConeWeighting
+from gradpivot.geometry.gramian import Gram
+from gradpivot.geometry.pcgrad import PCGradWeighting
+from gradpivot.methods.registry import make_method, method_class
+from gradpivot.methods.torchjd import IMTLG, MGDA, AlignedMTL, CAGrad, DualProj, TorchJDDescent, UPGrad
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import blobs, trained
 
 pytest.importorskip("torchjd.aggregation")
 pytest.importorskip("quadprog")

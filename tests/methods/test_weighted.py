@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import pytest
 
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry import Gram, WeightedSum, Weights
-from gradpivot.geometry.weighting import LossWeighted
-from gradpivot.loop import Loop
+from gradpivot.geometry.gramian import Gram
+from gradpivot.geometry.weighting import LossWeighted, WeightedSum, Weights
+from gradpivot.loop.loop import Loop
 from gradpivot.methods.method import Method
 from gradpivot.methods.weighted import LossWeightedDescent, WeightedDescent
 from gradpivot.tasks.classification import Classification
-from gradpivot.testing import MethodContract, trained
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import trained
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ import torch
 
 from gradpivot import GA, WS
 from gradpivot.errors import GradPivotError
-from gradpivot.testing import MethodContract
+from gradpivot.testing.contract import MethodContract
 
 
 class TestWS(MethodContract):

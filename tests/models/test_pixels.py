@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gradpivot.models.pixels import CIFAR10_MEAN, CIFAR10_STD, Pixels
+from gradpivot.models.images import CIFAR10_MEAN, CIFAR10_STD
+from gradpivot.models.pixels import Pixels
 from gradpivot.models.resnet import resnet18
 
 BYTES = torch.randint(0, 256, (4, 3, 6, 6), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)

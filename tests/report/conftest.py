@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gradpivot.evaluate.scores import Scores
-from gradpivot.frontier.comparison import Comparison
-from gradpivot.frontier.frontier import Frontier, Point
+from gradpivot.results.comparison import Comparison
+from gradpivot.results.frontier import Frontier, Point
 
 SIZES = {"n_forget": 146, "n_retain": 1291, "n_test": 324}
 BROWSER_FLAGS = [

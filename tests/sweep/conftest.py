@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gradpivot.sweep.store import Store
+from gradpivot.sweep.store.store import Store
 
 
 @pytest.fixture

@@ -6,11 +6,10 @@ import sys
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from gradpivot.experiments.recipes.reading import load_recipe
 from gradpivot.methods.cup import CUP
-from gradpivot.recipes.reading import load_recipe
 from gradpivot.sweep.cell import Cell, Setting, cells_of, digest_of
 
 SETTING = Setting(

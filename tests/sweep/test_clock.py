@@ -9,7 +9,7 @@ import pytest
 from gradpivot.sweep import clock as clocks
 from gradpivot.sweep.cell import cells_of
 from gradpivot.sweep.clock import Clock
-from gradpivot.sweep.job import Pace
+from gradpivot.sweep.engines.job import Pace
 
 
 def test_time_left_is_the_mean_of_the_series_over_the_workers(lab, monkeypatch):

@@ -6,10 +6,10 @@ import pytest
 
 from gradpivot import CUP, WS, ForgetSplit, Retrain
 from gradpivot.errors import GradPivotError
-from gradpivot.recipes.problem import Problem
-from gradpivot.report.summary import mean_interval, summary, summary_markdown
+from gradpivot.experiments.problem import Problem
+from gradpivot.experiments.toy.figure import run_toy
+from gradpivot.report.run.summary import mean_interval, summary, summary_markdown
 from gradpivot.sweep.study import run_study
-from gradpivot.sweep.toy import run_toy
 from gradpivot.testing.problems import TinyNet, blobs
 
 

@@ -9,9 +9,9 @@ import pytest
 from gradpivot.cli import console
 from gradpivot.cli.console import duration, standing
 from gradpivot.errors import GradPivotError
-from gradpivot.frontier.record import Record
+from gradpivot.results.record import Record
 from gradpivot.sweep import sweeping
-from gradpivot.sweep.job import Outcome
+from gradpivot.sweep.engines.job import Outcome
 from gradpivot.sweep.sweeping import State, Sweep
 
 

@@ -8,11 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load
 
-from gradpivot.evaluate import evaluation
-from gradpivot.loop import Loop
-from gradpivot.sweep import original, work
+from gradpivot.evaluate.classifiers import evaluation
+from gradpivot.loop.loop import Loop
+from gradpivot.runs import original
+from gradpivot.sweep import work
 from gradpivot.sweep.cell import Cell, cells_of
-from gradpivot.sweep.job import Job, perform
+from gradpivot.sweep.engines.job import Job, perform
 from gradpivot.testing.problems import TinyNet
 
 
@@ -128,7 +129,7 @@ def test_telemetry_counts_steps_and_shares():
 
 GIVEN = """
 import torch
-from gradpivot.recipes.problem import Problem
+from gradpivot.experiments.problem import Problem
 from gradpivot.testing.problems import TinyNet, blobs
 
 def given():

@@ -8,8 +8,8 @@ from torch import nn
 
 from gradpivot import Classification
 from gradpivot.errors import GradPivotError
-from gradpivot.objectives import objective
 from gradpivot.tasks.batch import input_and_target
+from gradpivot.tasks.objectives import objective
 
 X, Y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
 MODEL = nn.Linear(3, 2)

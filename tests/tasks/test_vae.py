@@ -11,9 +11,9 @@ from torch.utils.data import TensorDataset
 from gradpivot import CUP, trace, unlearn
 from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError
-from gradpivot.loop import Loop
+from gradpivot.loop.loop import Loop
 from gradpivot.models.vae import VAE
-from gradpivot.objectives import objective
+from gradpivot.tasks.objectives import objective
 from gradpivot.tasks.vae import Autoencoding
 
 IMAGES, LABELS = torch.rand(6, 1, 4, 4, generator=torch.Generator().manual_seed(0)), torch.arange(6) % 3

@@ -17,8 +17,8 @@ from gradpivot.errors import GradPivotError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradpivot.frontier.record import Record
-    from gradpivot.report.exports import Exports
+    from gradpivot.report import Exports
+    from gradpivot.results import Record
 
 __all__: list[str] = []
 
@@ -64,8 +64,7 @@ def _(chosen: options.CompareOptions) -> int:
 
 @run.register
 def _(chosen: options.RecipesOptions) -> int:
-    from gradpivot.recipes.finding import list_recipes, read_recipe_text
-    from gradpivot.recipes.reading import load_recipe
+    from gradpivot.experiments import list_recipes, load_recipe, read_recipe_text
 
     if chosen.recipe is None:
         found = [load_recipe(name) for name in list_recipes()]
@@ -88,7 +87,7 @@ def _(chosen: options.RecipesOptions) -> int:
 
 @run.register
 def _(chosen: options.StoreExportOptions) -> int:
-    from gradpivot.sweep.store import Store
+    from gradpivot.sweep import Store
 
     count = Store(chosen.store).export(chosen.file, pictures=chosen.pictures)
     say(f"{count} runs are in {chosen.file}")
@@ -97,7 +96,7 @@ def _(chosen: options.StoreExportOptions) -> int:
 
 @run.register
 def _(chosen: options.StoreImportOptions) -> int:
-    from gradpivot.sweep.store import Store
+    from gradpivot.sweep import Store
 
     new, known, other = Store(chosen.store, create=True).take_in(chosen.file)
     say(f"{new} runs taken in, {known} were here already")
@@ -108,7 +107,7 @@ def _(chosen: options.StoreImportOptions) -> int:
 
 @run.register
 def _(chosen: options.StoreCheckOptions) -> int:
-    from gradpivot.sweep.store import Store
+    from gradpivot.sweep import Store
 
     sound, damaged = Store(chosen.store).check()
     if damaged:
@@ -124,15 +123,15 @@ def _compared(
     chosen: options.CompareOptions, records: Sequence[Record], notes: Sequence[str]
 ) -> tuple[Any, Exports[Any], str]:
     """The comparison, how it is written, and what it is of: methods by scores, or generators by their samples."""
-    from gradpivot.frontier.generators import are_generators
+    from gradpivot.results import are_generators
 
     if are_generators(records):
-        from gradpivot.frontier.generator_tables import compare_generators
-        from gradpivot.report.generators_files import GENERATORS
+        from gradpivot.report import GENERATORS
+        from gradpivot.results import compare_generators
 
         return compare_generators(records, notes=notes), GENERATORS, "generators"
-    from gradpivot.frontier.standings import standings
-    from gradpivot.report.standings_files import STANDINGS
+    from gradpivot.report import STANDINGS
+    from gradpivot.results import standings
 
     return standings(records, beside=chosen.beside, notes=notes), STANDINGS, "methods"
 

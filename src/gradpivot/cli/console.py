@@ -11,18 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.torchrun import is_first
+from gradpivot.cli.torchrun import is_first
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from gradpivot.control.controller import Targeted
-    from gradpivot.evaluate.scores import Scores
-    from gradpivot.recipes.recipe import Forgetting, Recipe
-    from gradpivot.run import Result
-    from gradpivot.sweep.store import Failure
-    from gradpivot.sweep.sweeping import State
-    from gradpivot.training import Epoch, Trained
+    from gradpivot.evaluate import Scores
+    from gradpivot.experiments import Forgetting, Recipe
+    from gradpivot.runs import Epoch, Result, Trained
+    from gradpivot.sweep import Failure, State
+    from gradpivot.targets import Targeted
 
 __all__ = [
     "bar", "counted", "duration", "percentages", "quiet", "recipe_line", "recipe_table", "recipes_table", "say",
@@ -45,7 +43,7 @@ def bar(title: str, wanted: bool, in_bytes: bool = False) -> Iterator[Any]:
     if not wanted:
         yield None
         return
-    from gradpivot.progress import bar as progress_bar
+    from gradpivot.runtime import bar as progress_bar
 
     with progress_bar(title, in_bytes) as report:
         yield report
@@ -150,7 +148,7 @@ def watched_training(
 
         yield clock, write
         return
-    from gradpivot.progress import bar_below_lines
+    from gradpivot.runtime import bar_below_lines
 
     with bar_below_lines(title) as (report, above):
         yield report, lambda epoch: above(_epoch_line(epoch, epochs))

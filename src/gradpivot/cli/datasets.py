@@ -10,9 +10,8 @@ from typing import Any
 
 from gradpivot.cli.console import bar, duration, say, say_json, wants_bars
 from gradpivot.cli.interrupt import terminating
-from gradpivot.cli.options import DataCheckOptions, DataGetOptions, DataListOptions
-from gradpivot.data.cache import data_folder, read_manifest, state_of
-from gradpivot.data.catalogue import ENTRIES, Entry, entry
+from gradpivot.cli.options.datasets import DataCheckOptions, DataGetOptions, DataListOptions
+from gradpivot.data import ENTRIES, Entry, data_folder, entry, read_manifest, state_of
 from gradpivot.errors import GradPivotError
 
 __all__ = ["check_data", "get_data", "list_data"]
@@ -46,7 +45,7 @@ def get_data(chosen: DataGetOptions) -> None:
 
 
 def _get(name: str, chosen: DataGetOptions) -> None:
-    from gradpivot.data.getting import get
+    from gradpivot.data import get
 
     began = time.monotonic()
     with bar(f"Getting {name}", wants_bars(False), in_bytes=True) as report:
@@ -83,7 +82,7 @@ def check_data(chosen: DataCheckOptions) -> None:
     Raises:
         GradPivotError: if one is damaged, or named and not here.
     """
-    from gradpivot.data.getting import check
+    from gradpivot.data import check
 
     names = chosen.names or tuple(name for name in ENTRIES if state_of(name) != "not here")
     damaged = []

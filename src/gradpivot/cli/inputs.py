@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli.console import bar, wants_bars
-from gradpivot.cli.options import ProblemOptions, ProblemRun
+from gradpivot.cli.options.running import ProblemOptions, ProblemRun
+from gradpivot.cli.torchrun import launched
 from gradpivot.errors import GradPivotError
-from gradpivot.methods.retrain import Retrain
-from gradpivot.recipes.recipe import filled, numbers_in
-from gradpivot.torchrun import launched
+from gradpivot.experiments import filled, numbers_in
+from gradpivot.methods import Retrain
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from gradpivot.data.split import ForgetSplit
-    from gradpivot.parallel import Replicas
-    from gradpivot.recipes.problem import Problem
+    from gradpivot.data import ForgetSplit
+    from gradpivot.experiments import Problem
+    from gradpivot.runtime import Replicas
 
 __all__ = [
     "check_model", "device_named", "prepare", "problem_of", "refuse_file", "set_threads", "split_of", "suited",
@@ -32,7 +32,7 @@ def prepare(
 
     Where that has to be trained, the first of several processes does it.
     """
-    from gradpivot.sweep.original import train_original
+    from gradpivot.runs import train_original
 
     if chosen.map and chosen.weights is None:
         raise GradPivotError("--map renames the keys of a weights file; name that with --weights")
@@ -61,7 +61,7 @@ def prepare(
 
 def problem_of(chosen: ProblemRun) -> Problem:
     """The problem that the options name, with the model that they name; also from modules where the user stands."""
-    from gradpivot.recipes.problem import find_problem, with_model
+    from gradpivot.experiments import find_problem, with_model
 
     if chosen.normalise is not None and chosen.model is None:
         raise GradPivotError("--normalise goes with --model: a problem's own model has its normalisation")
@@ -93,8 +93,8 @@ def device_named(name: str | None) -> str:
 
 def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
     """Raise, before anything is trained, if the problem's model cannot be run on its data."""
-    from gradpivot.checks import check_fits
-    from gradpivot.randomness import isolated
+    from gradpivot.runs import check_fits
+    from gradpivot.runtime import isolated
 
     with isolated(0):
         model = problem.model()
@@ -109,8 +109,8 @@ def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
 
 def _loaded(problem: Problem, chosen: ProblemOptions) -> nn.Module:
     """A model of the problem with the weights of a file, whoever made it."""
-    from gradpivot.foreign import load_foreign
-    from gradpivot.torchrun import is_first
+    from gradpivot.cli.torchrun import is_first
+    from gradpivot.models import load_foreign
 
     assert chosen.weights is not None
     model = problem.model()
@@ -129,7 +129,7 @@ def split_of(
     seed: int = 0,
 ) -> ForgetSplit:
     """The split that the options describe: exactly one of classes, fraction and indices."""
-    from gradpivot.data.split import ForgetSplit
+    from gradpivot.data import ForgetSplit
 
     if sum(given is not None for given in (classes, fraction, indices)) != 1:
         raise GradPivotError("say what to forget: one of --classes 3, --fraction 0.1 or --indices FILE")

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any
 from gradpivot.cli.console import bar, say, say_json, wants_bars
 from gradpivot.cli.inputs import device_named, problem_of, refuse_file, set_threads, split_of
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.generation_scores import GenerationScores
+from gradpivot.evaluate import GenerationScores
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import nn
 
-    from gradpivot.cli.options import JudgeOptions
-    from gradpivot.data.split import ForgetSplit
-    from gradpivot.examination import Examination, Examined
-    from gradpivot.recipes.judging import Judging
-    from gradpivot.recipes.problem import Problem
+    from gradpivot.cli.options.running import JudgeOptions
+    from gradpivot.data import ForgetSplit
+    from gradpivot.evaluate import Examination, Examined, Judging
+    from gradpivot.experiments import Problem
 
 __all__ = ["examination_of", "judge"]
 
@@ -32,7 +31,7 @@ KEPT = "classifier.safetensors"
 
 def judge(chosen: JudgeOptions) -> int:
     """Draw from every model that the options name, judge each alike, and keep numbers and pictures."""
-    from gradpivot.atomic import write_text
+    from gradpivot.runtime import write_text
 
     refuse_file(chosen.out)
     set_threads(chosen.threads)
@@ -83,8 +82,8 @@ def _examined(
 ) -> dict[str, GenerationScores]:
     """Every model's scores, those from the folder that were judged like this before."""
     from gradpivot.cli.interrupt import terminating
-    from gradpivot.examination import Examination
-    from gradpivot.tasks.diffusion import Diffusion
+    from gradpivot.evaluate import Examination
+    from gradpivot.tasks import Diffusion
 
     task = Diffusion.required(problem.task, "judge")
     models = _models(chosen, problem, device)
@@ -103,7 +102,7 @@ def _examined(
 
 
 def _models(chosen: JudgeOptions, problem: Problem, device: str) -> dict[str, nn.Module]:
-    from gradpivot.foreign import load_foreign
+    from gradpivot.models import load_foreign
 
     models = {}
     for file in chosen.weights:
@@ -117,9 +116,9 @@ def _models(chosen: JudgeOptions, problem: Problem, device: str) -> dict[str, nn
 
 def _key(model: nn.Module, classifier: nn.Module, judging: Judging, split: ForgetSplit) -> str:
     """What a model's scores depend on."""
-    from gradpivot.provenance import environment
-    from gradpivot.sweep.cell import digest_of
-    from gradpivot.weights import weights_digest
+    from gradpivot.models import weights_digest
+    from gradpivot.runtime import environment
+    from gradpivot.sweep import digest_of
 
     facts = environment()
     versions = [facts["code"], facts["packages"]["torch"], facts["packages"]["diffusers"]]
@@ -139,7 +138,7 @@ def _kept(folder: Path, name: str, key: str) -> GenerationScores | None:
 
 def _keep(folder: Path, name: str, key: str, found: Examined) -> None:
     """Write a model's pictures and scores as soon as they are there: the next may take an hour."""
-    from gradpivot.atomic import replacing, write_text
+    from gradpivot.runtime import replacing, write_text
 
     with replacing(folder / f"{name}.png") as draft:
         draft.write_bytes(base64.b64decode(found.pictures.png))
@@ -156,8 +155,8 @@ def examination_of(
     problem: Problem, split: ForgetSplit, folder: Path, device: str, *, quiet: bool
 ) -> Examination | None:
     """How a problem's generators are judged, with the classifier kept in ``folder``; None for models that predict."""
-    from gradpivot.examination import Examination, check_examinable
-    from gradpivot.tasks.diffusion import Diffusion
+    from gradpivot.evaluate import Examination, check_examinable
+    from gradpivot.tasks import Diffusion
 
     if problem.judging is None:
         return None
@@ -172,10 +171,9 @@ def _classifier(
     judging: Judging, folder: Path, given: Path | None = None, *, quiet: bool = False
 ) -> nn.Module:
     """The model that judges, from the file that was given, or trained and kept in ``folder``."""
-    from gradpivot.foreign import load_foreign
-    from gradpivot.recipes.problem import find_problem
-    from gradpivot.sweep.original import original_model
-    from gradpivot.training import everything
+    from gradpivot.experiments import find_problem
+    from gradpivot.models import load_foreign
+    from gradpivot.runs import everything, original_model
 
     problem = find_problem(judging.classifier)
     if given is not None:
@@ -187,7 +185,7 @@ def _classifier(
 
 
 def _environment(device: str) -> dict[str, Any]:
-    from gradpivot.provenance import environment
+    from gradpivot.runtime import environment
 
     return environment(device)
 

@@ -11,9 +11,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from gradpivot import __version__
+from gradpivot.cli.torchrun import is_first, launched, let_others_speak, may_speak
 from gradpivot.errors import GradPivotError
-from gradpivot.torchrun import is_first, launched, let_others_speak, may_speak
-from gradpivot.version import __version__
 
 __all__ = ["main"]
 
@@ -39,7 +39,7 @@ def _done(words: list[str]) -> int:
         if words in (["--version"], ["-V"]):
             sys.stdout.write(f"gradpivot {__version__}\n")
             return 0
-        from gradpivot.cli.commands import run
+        from gradpivot.cli.dispatch import run
 
         return run(_parsed(words or ["--help"]))
     except KeyboardInterrupt as stopped:
@@ -85,7 +85,7 @@ def _flush() -> None:
 
 def _parsed(words: list[str]) -> Any:
     """The options; of several processes the first one tells what is wrong with them, or shows the help."""
-    from gradpivot.cli.options import UnlearnOptions
+    from gradpivot.cli.options.running import UnlearnOptions
     from gradpivot.cli.parser import parse
 
     if is_first():

@@ -182,7 +182,7 @@ def _training_words(recipe: str, typed: Sequence[str], settings: Mapping[str, An
     if recipe not in ("problem", "paper", "short") or {"--help", "-h"} & set(typed):
         # What is mistyped is told by the parser; help needs no problem, which would import torch.
         return []
-    from gradpivot.recipes.problem import find_problem
+    from gradpivot.experiments import find_problem
 
     # A console script, unlike "python -m", does not look for modules where the user stands.
     sys.path.insert(0, str(Path.cwd()))

@@ -17,15 +17,14 @@ __all__: list[str] = []
 
 @run.register
 def _(chosen: options.ReproduceToyOptions) -> int:
-    from gradpivot.sweep.toy import run_toy
+    from gradpivot.experiments import run_toy
 
     set_threads(chosen.threads)
     with bar("Toy, over seeds", wants_bars(chosen.json)) as report:
         outcome = run_toy(chosen.seed, chosen.seeds, report)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    from gradpivot.atomic import write_text
-    from gradpivot.report.figures import save_figure
-    from gradpivot.report.toy import toy_figure
+    from gradpivot.report import save_figure, toy_figure
+    from gradpivot.runtime import write_text
 
     figure = toy_figure(outcome.panels)
     for ending in ("png", "pdf"):
@@ -41,9 +40,9 @@ def _(chosen: options.ReproduceToyOptions) -> int:
 
 @run.register
 def _(chosen: options.ReproduceDigitsOptions) -> int:
-    from gradpivot.atomic import write_text
-    from gradpivot.recipes.digits import digits, study_series
-    from gradpivot.report.summary import summary, summary_markdown
+    from gradpivot.experiments import digits, study_series
+    from gradpivot.report import summary, summary_markdown
+    from gradpivot.runtime import write_text
 
     problem = digits()
     split = split_of(problem, classes=str(chosen.forget))
@@ -80,11 +79,9 @@ def _(chosen: options.ReproduceDdpmOptions) -> int:
 
 @run.register
 def _(chosen: options.ReproduceVaeOptions) -> int:
-    from gradpivot.atomic import write_text
-    from gradpivot.recipes.vae import vae_recipe
-    from gradpivot.report.figures import save_figure
-    from gradpivot.report.latent import latent_figure, latent_markdown
-    from gradpivot.sweep.vae import run_vae
+    from gradpivot.experiments import run_vae, vae_recipe
+    from gradpivot.report import latent_figure, latent_markdown, save_figure
+    from gradpivot.runtime import write_text
 
     refuse_file(chosen.out)
     set_threads(chosen.threads)

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradpivot.cli.console import standing, watched_sweep
 from gradpivot.cli.interrupt import terminating
-from gradpivot.cli.options import CompareOptions, SweepOptions
+from gradpivot.cli.options.sweeps import CompareOptions, SweepOptions
 from gradpivot.errors import GradPivotError
-from gradpivot.frontier.record import Record
-from gradpivot.recipes.reading import load_recipe
-from gradpivot.recipes.recipe import Forgetting, Recipe, numbers_in
-from gradpivot.sweep.store import Failure, Store
-from gradpivot.sweep.sweeping import State, Sweep
+from gradpivot.experiments import Forgetting, Recipe, load_recipe, numbers_in
+from gradpivot.results import Record
+from gradpivot.sweep import Failure, State, Store, Sweep
 
 if TYPE_CHECKING:
-    from gradpivot.sweep.job import Engine
+    from gradpivot.sweep import Engine
 
 __all__ = ["Finished", "asked_for", "finished_runs", "sweep"]
 
@@ -172,11 +170,11 @@ def _engine(chosen: SweepOptions, store: Store) -> Iterator[Engine]:
     """The engine that the options name, stopped at the end of the block whatever happens."""
     engine: Engine
     if chosen.engine == "ray":
-        from gradpivot.sweep.ray_engine import RayEngine
+        from gradpivot.sweep import RayEngine
 
         engine = RayEngine(chosen.address, cpus=chosen.cpus, gpus=chosen.gpus)
     else:
-        from gradpivot.sweep.local import LocalEngine
+        from gradpivot.sweep import LocalEngine
 
         jobs = chosen.jobs if chosen.jobs is not None else os.cpu_count() or 1
         engine = LocalEngine(jobs, chosen.threads, store.folder / "worker.log")

@@ -17,18 +17,17 @@ from gradpivot.errors import GradPivotError
 if TYPE_CHECKING:
     from torch import nn
 
-    from gradpivot.data.split import ForgetSplit
-    from gradpivot.evaluate.scores import Scores
-    from gradpivot.frontier.comparison import Comparison
-    from gradpivot.frontier.frontier import Point
-    from gradpivot.recipes.problem import Problem
+    from gradpivot.data import ForgetSplit
+    from gradpivot.evaluate import Scores
+    from gradpivot.experiments import Problem
+    from gradpivot.results import Comparison, Point
 
 __all__ = ["study", "write_comparison"]
 
 
 @run.register
 def _(chosen: options.DemoOptions) -> int:
-    from gradpivot.recipes.digits import demo_series, digits
+    from gradpivot.experiments import demo_series, digits
 
     refuse_file(chosen.out)
     problem = digits()
@@ -49,8 +48,8 @@ def _(chosen: options.DemoOptions) -> int:
 @run.register
 def _(chosen: options.TraceOptions) -> int:
     from gradpivot.api import over_knob
-    from gradpivot.frontier.selection import check_metric, parse_conditions
-    from gradpivot.sweep.study import run_study
+    from gradpivot.results import check_metric, parse_conditions
+    from gradpivot.sweep import run_study
 
     # What was typed wrong is told before anything is trained.
     parse_conditions(chosen.pick or {})
@@ -92,7 +91,7 @@ def _(chosen: options.TraceOptions) -> int:
 
 @run.register
 def _(chosen: options.ReportOptions) -> int:
-    from gradpivot.frontier.comparison import Comparison
+    from gradpivot.results import Comparison
 
     write_comparison(Comparison.load(chosen.results), chosen.out or chosen.results.parent, False)
     return 0
@@ -102,7 +101,7 @@ def study(
     problem: Problem, split: ForgetSplit, series: Any, chosen: Any, title: str, seed: int, command: str
 ) -> Comparison:
     """Run some series of methods on a problem, in the folder and with the options that were chosen."""
-    from gradpivot.sweep.study import run_study
+    from gradpivot.sweep import run_study
 
     set_threads(chosen.threads)
     with bar(f"{problem.name}, seed {seed}", wants_bars(chosen.json)) as report:
@@ -120,25 +119,30 @@ def study(
 
 def write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
     """results.json, results.csv, figures and the page; the table on the console."""
-    from gradpivot.atomic import write_text
-    from gradpivot.report import figures
-    from gradpivot.report.page import write_page
-    from gradpivot.report.tables import console_table, judged, measurable, point_table, write_csv
+    from gradpivot.report import (
+        conflict_figure,
+        console_table,
+        frontier_figure,
+        judged,
+        measurable,
+        metrics_figure,
+        point_table,
+        save_figure,
+        write_csv,
+        write_page,
+    )  # fmt: skip
+    from gradpivot.runtime import write_text
 
     out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(comparison.to_dict(), ensure_ascii=False, allow_nan=False) + "\n"
     write_text(out / "results.json", text)
     write_csv(comparison, out / "results.csv")
     write_page(comparison, out / "report.html")
-    drawn = {
-        "frontier": figures.frontier_figure,
-        "metrics": figures.metrics_figure,
-        "conflict": figures.conflict_figure,
-    }
+    drawn = {"frontier": frontier_figure, "metrics": metrics_figure, "conflict": conflict_figure}
     for name, draw in drawn.items():
         figure = draw(comparison)
         for ending in ("png", "pdf"):
-            figures.save_figure(figure, out / f"{name}.{ending}")
+            save_figure(figure, out / f"{name}.{ending}")
     if as_json:
         say_json(text)
     else:
@@ -149,7 +153,7 @@ def write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
 
 
 def _check_quick(chosen: options.TraceOptions) -> None:
-    from gradpivot.control.continuation import to_the_end
+    from gradpivot.targets import to_the_end
 
     if chosen.quick:
         if chosen.values:
@@ -164,9 +168,9 @@ def _quick_trace(
 ) -> int:
     """The line of one run beside the original and the reference, and which of its points to take."""
     from gradpivot.api import score, trace
-    from gradpivot.run import split_for
-    from gradpivot.sweep.study import run_study
-    from gradpivot.weights import save_weights
+    from gradpivot.models import save_weights
+    from gradpivot.runs import split_for
+    from gradpivot.sweep import run_study
 
     # The reference and the line are scored on the same data.
     split = split_for(method, split, problem.task)
@@ -242,8 +246,8 @@ def _keep_picked(
 ) -> None:
     """The picked point's model: run once more, because a record holds numbers and no weights."""
     from gradpivot.methods import make_method
-    from gradpivot.run import run_method
-    from gradpivot.weights import save_weights
+    from gradpivot.models import save_weights
+    from gradpivot.runs import run_method
 
     running = dataclasses.replace(
         problem.running,

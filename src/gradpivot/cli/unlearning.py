@@ -34,16 +34,16 @@ from gradpivot.cli.inputs import (
     suited,
 )
 from gradpivot.cli.interrupt import terminating
+from gradpivot.cli.torchrun import device_of_process, joined
 from gradpivot.errors import GradPivotError
-from gradpivot.torchrun import device_of_process, joined
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from gradpivot.data.split import ForgetSplit
-    from gradpivot.evaluate.scores import Scores
-    from gradpivot.parallel import Replicas
-    from gradpivot.run import Running
+    from gradpivot.data import ForgetSplit
+    from gradpivot.evaluate import Scores
+    from gradpivot.runs import Running
+    from gradpivot.runtime import Replicas
 
 __all__: list[str] = []
 
@@ -53,8 +53,7 @@ _NO_BETTER = 1.2
 
 @run.register
 def _(chosen: options.TrainOptions) -> int:
-    from gradpivot.run_folder import refuse_used, write_training
-    from gradpivot.training import everything, train_model
+    from gradpivot.runs import everything, refuse_used, train_model, write_training
 
     refuse_file(chosen.out)
     refuse_used(chosen.out, chosen.overwrite)
@@ -108,7 +107,7 @@ def _(chosen: options.UnlearnOptions) -> int:
 @run.register
 def _(chosen: options.RerunOptions) -> int:
     from gradpivot.cli.parser import parse
-    from gradpivot.run_folder import read_config, read_scores
+    from gradpivot.runs import read_config, read_scores
 
     config, before = read_config(chosen.folder), read_scores(chosen.folder)
     # The original was kept under the model's own names: there is nothing left to rename.
@@ -140,19 +139,17 @@ def _(chosen: options.RerunOptions) -> int:
 
 def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> int:
     """One run, or one search; of several processes all do it, and the first one writes and speaks."""
-    from gradpivot.checks import check_run
     from gradpivot.cli.judging import examination_of
-    from gradpivot.control.controller import (
+    from gradpivot.runs import check_run, refuse_used, run_method, split_for, write_run
+    from gradpivot.targets import (
+        SampleLooker,
         Targeted,
+        Targets,
         check_walkable,
         forget_checkpoints,
         unlearn_until,
     )
-    from gradpivot.control.sampled import SampleLooker
-    from gradpivot.control.targets import Targets
-    from gradpivot.run import run_method, split_for
-    from gradpivot.run_folder import refuse_used, write_run
-    from gradpivot.tasks.task import predicts
+    from gradpivot.tasks import predicts
 
     # What was typed wrong is told before anything is trained.
     aimed = chosen.until is not None or chosen.keep is not None
@@ -210,8 +207,8 @@ def _original_scores(model: nn.Module, split: ForgetSplit, running: Running) -> 
     """The scores before the run; None for a generator. One that knows nothing of its task is told at once."""
     import numpy as np
 
-    from gradpivot.evaluate.evaluation import evaluate
-    from gradpivot.tasks.task import predicts
+    from gradpivot.evaluate import evaluate
+    from gradpivot.tasks import predicts
 
     if not predicts(running.task):
         return None
@@ -225,7 +222,7 @@ def _original_scores(model: nn.Module, split: ForgetSplit, running: Running) -> 
 
 
 def _keep_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
-    from gradpivot.weights import save_weights
+    from gradpivot.models import save_weights
 
     facts = {"problem": chosen.problem, "seed": chosen.seed}
     if chosen.model is not None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gradpivot.errors import GradPivotError
-from gradpivot.randomness import derive
+from gradpivot.runtime import derive
 
 __all__ = ["AUGMENTATIONS", "Augmentation", "check_augmentable"]
 

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from gradpivot.errors import GradPivotError
-from gradpivot.randomness import derive, isolated, reseed
+from gradpivot.runtime import derive, isolated, reseed
 
 __all__ = ["dataset_digest", "remember_digest"]
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from gradpivot.data.augmentation import Augmentation, check_augmentable
 from gradpivot.errors import GradPivotError
-from gradpivot.randomness import derive, isolated, reseed
+from gradpivot.runtime import derive, isolated, reseed
 
 __all__ = ["Loader"]
 

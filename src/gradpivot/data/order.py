@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from gradpivot.randomness import derive
+from gradpivot.runtime import derive
 
 __all__ = ["batch_count", "cut", "default_batch_size", "paired_order", "shuffled", "smallest_batch"]
 

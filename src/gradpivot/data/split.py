@@ -18,10 +18,9 @@ import numpy as np
 import torch
 from torch.utils.data import Subset, TensorDataset
 
-from gradpivot.atomic import write_text
 from gradpivot.data.digest import dataset_digest
 from gradpivot.errors import GradPivotError
-from gradpivot.randomness import derive, isolated, reseed
+from gradpivot.runtime import derive, isolated, reseed, write_text
 
 __all__ = ["ForgetSplit"]
 

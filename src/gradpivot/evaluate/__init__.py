@@ -1,1 +1,5 @@
-"""How an unlearned model is judged: accuracies and membership from one forward pass per set."""
+"""Scores of a model: classifiers by their predictions, generators by their samples."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,7 +1,7 @@
 """The scores of one model: plain numbers, no torch, ready for JSON.
 
 RA, UA, TA and MIA are fractions in [0, 1]; higher is better for class-wise forgetting. For random
-subsets the ideal is the retrained model's value (see :mod:`gradpivot.frontier.frontier`).
+subsets the ideal is the retrained model's value (see :mod:`gradpivot.results.frontier`).
 """
 
 from __future__ import annotations

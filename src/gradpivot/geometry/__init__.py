@@ -4,21 +4,6 @@ A direction in the plane of the forget gradient f and the retain gradient r is t
 a·f + b·r. Every method that combines the two gradients is a map from their Gram matrix to those numbers.
 """
 
-from gradpivot.geometry.dual_cone import DualConeWeighting
-from gradpivot.geometry.gramian import Gram, gram_of
-from gradpivot.geometry.pcgrad import PCGradWeighting
-from gradpivot.geometry.pivot import Case, PivotWeighting, pivot_weights
-from gradpivot.geometry.weighting import WeightedSum, Weighting, Weights
+import lazy_loader
 
-__all__ = [
-    "Case",
-    "DualConeWeighting",
-    "Gram",
-    "PCGradWeighting",
-    "PivotWeighting",
-    "WeightedSum",
-    "Weighting",
-    "Weights",
-    "gram_of",
-    "pivot_weights",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

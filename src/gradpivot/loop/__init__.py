@@ -4,21 +4,6 @@ A method is a plain ``for`` loop over :meth:`Loop.paired_batches`, :meth:`Loop.s
 :meth:`Loop.batches`; the Loop owns everything that would make two methods incomparable if each did it for itself.
 """
 
-from gradpivot.loop.batches import Batch, PairedBatch
-from gradpivot.loop.gradients import Gradients
-from gradpivot.loop.history import finite
-from gradpivot.loop.loop import Loop
-from gradpivot.loop.outcome import Diverged, Moved, Outcome, Progress, RunnableMethod
+import lazy_loader
 
-__all__ = [
-    "Batch",
-    "Diverged",
-    "Gradients",
-    "Loop",
-    "Moved",
-    "Outcome",
-    "PairedBatch",
-    "Progress",
-    "RunnableMethod",
-    "finite",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

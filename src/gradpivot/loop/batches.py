@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradpivot.data.order import (
-    batch_count,
-    cut,
-    default_batch_size,
-    paired_order,
-    shuffled,
-    smallest_batch,
-)
+from gradpivot.data import batch_count, cut, default_batch_size, paired_order, shuffled, smallest_batch
 
 if TYPE_CHECKING:
-    from gradpivot.data.split import ForgetSplit
-    from gradpivot.optimizers import Recipe
+    from gradpivot.data import ForgetSplit
+    from gradpivot.loop.optimizers import Recipe
 
 __all__ = [
     "Batch",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradpivot.geometry.combination import combine
-from gradpivot.geometry.weighting import Weights
+from gradpivot.geometry import Weights, combine
 from gradpivot.loop.outcome import Moved
 
 if TYPE_CHECKING:
     from gradpivot.loop.gradients import Gradients
-    from gradpivot.parallel import Gradient
+    from gradpivot.runtime import Gradient
 
 __all__ = ["Combined"]
 

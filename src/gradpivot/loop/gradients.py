@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry.gramian import Gram
-from gradpivot.parallel import Gradient, Part, Replicas, Side
-from gradpivot.precision import Passes
-from gradpivot.randomness import derive, drawing_for, isolated
+from gradpivot.geometry import Gram
+from gradpivot.loop.precision import Passes
+from gradpivot.runtime import Gradient, Part, Replicas, Side, derive, drawing_for, isolated
 
 __all__ = ["Gradients", "Loss", "LossesOfStep", "mean_gradient", "single_samples_refused"]
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.geometry.step import describe
+from gradpivot.geometry import describe
 
 if TYPE_CHECKING:
-    from gradpivot.geometry.weighting import Weights
+    from gradpivot.geometry import Weights
     from gradpivot.loop.gradients import Gradients
 
 __all__ = ["History", "finite", "row_of"]

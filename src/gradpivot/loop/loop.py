@@ -15,11 +15,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from gradpivot.checkpoint import Checkpoint
-from gradpivot.data.loader import Loader
-from gradpivot.data.order import cut, shuffled
+from gradpivot.data import Loader, cut, shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.initialisation import reinitialise
 from gradpivot.loop.batches import (
     Batch,
     PairedBatch,
@@ -32,26 +29,28 @@ from gradpivot.loop.batches import (
     retain_batch_size,
     sequential_plan,
 )
+from gradpivot.loop.checkpoint import Checkpoint
 from gradpivot.loop.gradients import single_samples_refused
 from gradpivot.loop.history import History
-from gradpivot.loop.outcome import Diverged, ModelFactory, Outcome, RunnableMethod
-from gradpivot.loop.stepping import Stepping
-from gradpivot.motion import Descending
-from gradpivot.normalisation import (
+from gradpivot.loop.motion import Descending
+from gradpivot.loop.normalisation import (
     apply_policy,
     has_batch_statistics,
     recalibrate_over,
     running_statistics,
     statistics_kept,
 )
-from gradpivot.optimizers import Recipe
-from gradpivot.precision import Passes
-from gradpivot.randomness import derive, isolated, reseed
-from gradpivot.saliency import saliency_mask
+from gradpivot.loop.optimizers import Recipe
+from gradpivot.loop.outcome import Diverged, ModelFactory, Outcome, RunnableMethod
+from gradpivot.loop.precision import Passes
+from gradpivot.loop.saliency import saliency_mask
+from gradpivot.loop.stepping import Stepping
+from gradpivot.models import reinitialise
+from gradpivot.runtime import derive, isolated, reseed
 
 if TYPE_CHECKING:
-    from gradpivot.data.split import ForgetSplit
-    from gradpivot.tasks.task import Task
+    from gradpivot.data import ForgetSplit
+    from gradpivot.tasks import Task
 
 __all__ = ["Loop"]
 
@@ -69,7 +68,7 @@ class Loop(Stepping):
         progress: Called after every step.
         checkpoint: Where to keep a resumable state, or None.
         checkpoint_seconds: How often to write it.
-        precision: The number format of the losses' passes, one of :data:`gradpivot.precision.PRECISIONS`.
+        precision: The number format of the losses' passes, one of :data:`gradpivot.loop.precision.PRECISIONS`.
         compile: Whether ``torch.compile`` makes their code.
         replicas: The processes that run the method together, each on its part of every batch: those of the process
             group if there is one, else this one alone.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from torch import nn
 
 if TYPE_CHECKING:
-    from gradpivot.data.split import ForgetSplit
+    from gradpivot.data import ForgetSplit
     from gradpivot.loop.loop import Loop
-    from gradpivot.tasks.task import Task
+    from gradpivot.tasks import Task
 
 __all__ = ["Diverged", "ModelFactory", "Moved", "Outcome", "Progress", "RunnableMethod"]
 

@@ -12,26 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpivot.data.loader import Loader
-from gradpivot.data.order import batch_count, cut
+from gradpivot.data import Loader, batch_count, cut
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry.correction import correction
-from gradpivot.geometry.gramian import gram_of
-from gradpivot.geometry.step import limited
-from gradpivot.geometry.weighting import Weights
-from gradpivot.gradient import apply_mask, trainable_masks
+from gradpivot.geometry import Weights, apply_mask, correction, gram_of, limited, trainable_masks
 from gradpivot.loop.batches import bad_data
 from gradpivot.loop.combined import Combined
 from gradpivot.loop.gradients import Gradients, Loss, LossesOfStep, mean_gradient
 from gradpivot.loop.history import History, row_of
+from gradpivot.loop.motion import Descending, Move
 from gradpivot.loop.outcome import Diverged, Moved, Progress
-from gradpivot.motion import Descending, Move
-from gradpivot.parallel import Part, Replicas
-from gradpivot.precision import Passes
-from gradpivot.randomness import derive, reseed
+from gradpivot.loop.precision import Passes
+from gradpivot.runtime import Part, Replicas, derive, reseed
 
 if TYPE_CHECKING:
-    from gradpivot.data.split import ForgetSplit
+    from gradpivot.data import ForgetSplit
 
 __all__ = ["Stepping"]
 
@@ -132,7 +126,7 @@ class Stepping:
             rate: What the learning rate is multiplied with for this step.
             measured: Whether to record ⟨Δθ,f⟩ and ⟨Δθ,r⟩, two passes over the weights; with one loss they say little.
             promised: Whether L_f and L_r must not rise to first order: what momentum, Adam or weight decay did against
-                that is taken out again (:mod:`gradpivot.geometry.correction`). Needs ``measured``.
+                that is taken out again (:mod:`gradpivot.geometry._correction`). Needs ``measured``.
 
         Raises:
             Diverged: if the step made a weight non-finite.

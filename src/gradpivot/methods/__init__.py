@@ -3,6 +3,6 @@
 Third parties register theirs with an entry point in the group ``gradpivot.methods`` that names their module.
 """
 
-from gradpivot.methods.registry import list_methods, make_method, method_class
+import lazy_loader
 
-__all__ = ["list_methods", "make_method", "method_class"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

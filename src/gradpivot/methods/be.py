@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gradpivot.geometry.weighting import Weights
+from gradpivot.geometry import Weights
 from gradpivot.methods.method import EVEN_RATES, Descent
-from gradpivot.tasks.classification import Classification
+from gradpivot.tasks import Classification
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from gradpivot.data.split import ForgetSplit
+    from gradpivot.data import ForgetSplit
     from gradpivot.loop import Loop
-    from gradpivot.tasks.task import Task
+    from gradpivot.tasks import Task
 
 __all__ = ["BE"]
 
@@ -41,8 +41,8 @@ class BE(Descent):
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Descend CE to the shadow class on D_f; the class is gone afterwards, also after a divergence."""
-        from gradpivot.head import extra_output, find_head
-        from gradpivot.randomness import derive
+        from gradpivot.methods.parts.head import extra_output, find_head
+        from gradpivot.runtime import derive
 
         task = Classification.required(task, self.title)
         _, some = next(loop.pass_over(model, split.train, split.forget_indices[:2], 2))

@@ -8,17 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry.weighting import Weights
+from gradpivot.geometry import Weights
 from gradpivot.methods.method import Descent
-from gradpivot.tasks.classification import Classification
+from gradpivot.tasks import Classification
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor, nn
 
-    from gradpivot.data.split import ForgetSplit
+    from gradpivot.data import ForgetSplit
     from gradpivot.loop import Loop
-    from gradpivot.tasks.task import Task
+    from gradpivot.tasks import Task
 
 __all__ = ["BS"]
 

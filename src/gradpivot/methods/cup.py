@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
+from gradpivot.dial import LAG, LONGEST_MOVE, SOFTEST, Change, Course, StepLength, asked_degree
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry.pivot import check_gamma, pivot_weights, steered_weights
+from gradpivot.geometry import check_gamma, pivot_weights, steered_weights
 from gradpivot.methods.method import ForgettingDescent
-from gradpivot.objectives import Objective, objective
-from gradpivot.steering import LAG, LONGEST_MOVE, SOFTEST, Change, Course, StepLength, asked_degree
+from gradpivot.tasks import Objective, objective
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from gradpivot.data.split import ForgetSplit
-    from gradpivot.goal import Goal
+    from gradpivot.data import ForgetSplit
+    from gradpivot.dial import Goal
     from gradpivot.loop import Loop
-    from gradpivot.tasks.task import DoubtingTask, GradualTask, Task
+    from gradpivot.tasks import DoubtingTask, GradualTask, Task
 
 __all__ = ["CUP"]
 
@@ -35,10 +35,9 @@ class CUP(ForgettingDescent):
     """Each step pivots between keeping and forgetting inside the conflict-free cone; γ says how much is forgotten.
 
     By default γ is a *degree*: the run ends where a share sin(πγ/2) of the way from the original to "forgotten" is
-    done, whatever the learning rate, the batch size and the model; see :mod:`gradpivot.goal`,
-    :mod:`gradpivot.steering` and :mod:`gradpivot.landing`. Steps are checked, and taken back if they hurt. With
-    ``dial="angle"`` γ is the angle of the paper's equations, and ``CUP.protocol("paper", gamma=…)`` is the printed
-    form.
+    done, for any learning rate, batch size and model (:mod:`gradpivot.dial`). Steps are checked, and taken back if they
+    hurt. With ``dial="angle"`` γ is the angle of the paper's equations, and ``CUP.protocol("paper", gamma=…)`` is the
+    printed form.
 
     Attributes:
         gamma: The unlearning intensity γ ∈ [0, 1].
@@ -121,8 +120,8 @@ class CUP(ForgettingDescent):
         return objective(suited if self.objective == SUITED else self.objective)
 
     def _goal(self, model: nn.Module, task: GradualTask, split: ForgetSplit, loop: Loop) -> Goal:
-        from gradpivot.goal import Misclassified, Unseen
-        from gradpivot.tasks.task import meaning_of
+        from gradpivot.dial import Misclassified, Unseen
+        from gradpivot.tasks import meaning_of
 
         name = self._goal_name(split.kind, task)
         meant = meaning_of(task, self._objective(split.kind, task))
@@ -153,11 +152,10 @@ class CUP(ForgettingDescent):
 
     def _to_degree(self, model: nn.Module, task: GradualTask, split: ForgetSplit, loop: Loop) -> None:
         """Turn by feedback, look whether the step did what it should, and land on what was asked for."""
-        from gradpivot.geometry.step import limited
-        from gradpivot.landing import Landing
-        from gradpivot.loop import finite
-        from gradpivot.loop.batches import paired_plan
-        from gradpivot.tasks.task import loss_unit
+        from gradpivot.dial import Landing
+        from gradpivot.geometry import limited
+        from gradpivot.loop import finite, paired_plan
+        from gradpivot.tasks import loss_unit
 
         goal = self._goal(model, task, split, loop)
         anew = partial(loop.recalibrate, model, task, split, self)
@@ -214,7 +212,7 @@ class CUP(ForgettingDescent):
         self, model: nn.Module, goal: Goal, split: ForgetSplit, loop: Loop, start: float, asked: float
     ) -> Course:
         """From the start to what is asked for, as the batches of a run show it."""
-        from gradpivot.tasks.task import loss_unit
+        from gradpivot.tasks import loss_unit
 
         shift = 0.0
         if not goal.counts:
@@ -256,7 +254,7 @@ class _Watched:
         self.degree = 0.0
 
     def __call__(self) -> Tensor:
-        from gradpivot.normalisation import has_batch_statistics
+        from gradpivot.loop import has_batch_statistics
 
         if has_batch_statistics(self._model):
             self.degree = self._degree_by_itself()
@@ -267,14 +265,14 @@ class _Watched:
 
     def again(self) -> Tensor:
         """The loss as it was computed before, draw by draw: another way to it may take other random numbers."""
-        from gradpivot.normalisation import has_batch_statistics
+        from gradpivot.loop import has_batch_statistics
 
         if has_batch_statistics(self._model):
             return self._loss_alone()
         return self._goal.forgetting(self._model, self._batch).loss
 
     def _loss_alone(self) -> Tensor:
-        from gradpivot.normalisation import statistics_kept
+        from gradpivot.loop import statistics_kept
 
         with statistics_kept(self._model) if self._recalibrates else nullcontext():
             return self._goal.task.forget_loss(self._model, self._batch, self._goal.objective)
@@ -282,8 +280,7 @@ class _Watched:
     def _degree_by_itself(self) -> float:
         from torch import no_grad
 
-        from gradpivot.modes import evaluating
-        from gradpivot.randomness import rewinder
+        from gradpivot.runtime import evaluating, rewinder
 
         rewind = rewinder()
         with no_grad(), evaluating(self._model):

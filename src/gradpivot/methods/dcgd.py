@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from gradpivot.geometry.dual_cone import DualConeWeighting
+from gradpivot.geometry import DualConeWeighting
 from gradpivot.methods.weighted import LossWeightedDescent
 
 __all__ = ["DCGD"]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from gradpivot.geometry.fairgrad import FairWeighting
-from gradpivot.geometry.weighting import LossWeighted
+from gradpivot.geometry import FairWeighting, LossWeighted
 from gradpivot.methods.weighted import LossWeightedDescent
 
 if TYPE_CHECKING:
-    from gradpivot.geometry.weighting import Weighting
+    from gradpivot.geometry import Weighting
 
 __all__ = ["FairGrad"]
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gradpivot.geometry.weighting import Weights
+from gradpivot.geometry import Weights
 from gradpivot.methods.method import EVEN_RATES, ForgettingDescent
-from gradpivot.objectives import objective
+from gradpivot.tasks import objective
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from gradpivot.data.split import ForgetSplit
+    from gradpivot.data import ForgetSplit
     from gradpivot.loop import Loop
-    from gradpivot.tasks.task import Task
+    from gradpivot.tasks import Task
 
 __all__ = ["GA"]
 

@@ -8,17 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry.weighting import Weights
+from gradpivot.geometry import Weights
 from gradpivot.methods.method import Method
-from gradpivot.tasks.classification import Classification
+from gradpivot.tasks import Classification
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from gradpivot.data.split import ForgetSplit
-    from gradpivot.fisher import SampleGradients
+    from gradpivot.data import ForgetSplit
     from gradpivot.loop import Gradients, Loop
-    from gradpivot.tasks.task import Task
+    from gradpivot.methods.parts.fisher import SampleGradients
+    from gradpivot.tasks import Task
 
 __all__ = ["IU"]
 
@@ -71,7 +71,7 @@ class IU(Method):
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Both mean gradients, H⁻¹v, and one update."""
-        from gradpivot.fisher import shaped_like
+        from gradpivot.methods.parts.fisher import shaped_like
 
         task = Classification.required(task, self.title)
         gradients = loop.mean_gradients(
@@ -93,8 +93,8 @@ class IU(Method):
     ) -> SampleGradients:
         import numpy as np
 
-        from gradpivot.data.order import shuffled
-        from gradpivot.fisher import SampleGradients
+        from gradpivot.data import shuffled
+        from gradpivot.methods.parts.fisher import SampleGradients
 
         # In the order of the data: if they are all of D_r the seed decides nothing, not even the rounding.
         chosen = np.sort(shuffled(split.retain_indices, loop.seed, "fisher")[: self.samples])
@@ -102,7 +102,7 @@ class IU(Method):
         return SampleGradients(model, task, [batch for _, batch in batches])
 
     def _solve(self, samples: SampleGradients, vector: Tensor) -> Tensor:
-        from gradpivot.fisher import solve_cg, solve_woodbury, subtract_shortcut
+        from gradpivot.methods.parts.fisher import solve_cg, solve_woodbury, subtract_shortcut
 
         if self.solver == "shortcut":
             return subtract_shortcut(samples, vector)
@@ -129,6 +129,6 @@ def _cross_entropy(task: Classification, model: nn.Module, sign: int, batch: Any
 
 def _influence(gradients: Gradients, share: float) -> Tensor:
     """The vector v = (n_f/N)(ḡ_f − ḡ_r); the forget gradient is that of −CE, so that v = −(n_f/N)(f + r)."""
-    from gradpivot.fisher import flat
+    from gradpivot.methods.parts.fisher import flat
 
     return -share * (flat(gradients.forget) + flat(gradients.retain))

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gradpivot.geometry.weighting import Weights
+from gradpivot.geometry import Weights
 from gradpivot.methods.method import Descent
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from gradpivot.data.split import ForgetSplit
+    from gradpivot.data import ForgetSplit
     from gradpivot.loop import Batch, Loop
-    from gradpivot.tasks.task import Task
+    from gradpivot.tasks import Task
 
 __all__ = ["L1Sparse"]
 

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from gradpivot.errors import GradPivotError, did_you_mean
-from gradpivot.objectives import list_objectives
+from gradpivot.tasks import list_objectives
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from gradpivot.data.split import ForgetSplit
+    from gradpivot.data import ForgetSplit
     from gradpivot.loop import Loop
-    from gradpivot.tasks.task import Task
+    from gradpivot.tasks import Task
 
 __all__ = ["EVEN_RATES", "Descent", "ForgettingDescent", "Method"]
 
@@ -266,7 +266,7 @@ class Descent(Method):
 
     def gradients(self, split: ForgetSplit) -> float:
         """Every sample of every batch once."""
-        from gradpivot.loop.batches import paired_plan, plain_plan
+        from gradpivot.loop import paired_plan, plain_plan
 
         n_forget, n_retain = len(split.forget_indices), len(split.retain_indices)
         if self.uses_all_retain:

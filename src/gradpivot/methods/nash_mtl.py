@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gradpivot.geometry.nash import nash_weights
+from gradpivot.geometry import nash_weights
 from gradpivot.methods.ga import GA
 from gradpivot.methods.method import ForgettingDescent
 from gradpivot.methods.weighted import WeightedDescent
 
 if TYPE_CHECKING:
-    from gradpivot.geometry.weighting import Weighting
+    from gradpivot.geometry import Weighting
 
 __all__ = ["NashMTL"]
 

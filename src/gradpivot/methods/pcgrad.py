@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from gradpivot.geometry.pcgrad import PCGradWeighting
+from gradpivot.geometry import PCGradWeighting
 from gradpivot.methods.weighted import LossWeightedDescent
 
 __all__ = ["PCGrad"]

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from gradpivot.geometry.weighting import Weights
+from gradpivot.geometry import Weights
 from gradpivot.methods.method import EVEN_RATES, Descent
-from gradpivot.objectives import objective
+from gradpivot.tasks import objective
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from gradpivot.data.split import ForgetSplit
+    from gradpivot.data import ForgetSplit
     from gradpivot.loop import Loop
-    from gradpivot.tasks.task import Task
+    from gradpivot.tasks import Task
 
 __all__ = ["RL"]
 
@@ -55,7 +55,7 @@ class RL(Descent):
 
     def gradients(self, split: ForgetSplit) -> float:
         """As of any descent; in sequence, an epoch goes over both sets."""
-        from gradpivot.loop.batches import sequential_plan
+        from gradpivot.loop import sequential_plan
 
         if self.order != "sequential":
             return super().gradients(split)

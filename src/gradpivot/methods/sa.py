@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry.weighting import Weights
+from gradpivot.geometry import Weights
 from gradpivot.methods.method import Descent
-from gradpivot.objectives import objective
-from gradpivot.tasks.batch import input_and_target
+from gradpivot.tasks import input_and_target, objective
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from gradpivot.data.split import ForgetSplit
+    from gradpivot.data import ForgetSplit
     from gradpivot.loop import Loop
-    from gradpivot.tasks.diffusion import Diffusion
-    from gradpivot.tasks.task import Task
+    from gradpivot.tasks import Diffusion, Task
 
 __all__ = ["SA"]
 
@@ -72,9 +70,9 @@ class SA(Descent):
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Samples and Fisher information of the original, which a resumed run makes again; then the descent."""
-        from gradpivot.fisher import diagonal_fisher
-        from gradpivot.randomness import derive, reseed
-        from gradpivot.tasks.diffusion import Diffusion
+        from gradpivot.methods.parts.fisher import diagonal_fisher
+        from gradpivot.runtime import derive, reseed
+        from gradpivot.tasks import Diffusion
 
         diffusion = Diffusion.required(task, self.title)
         replayed = self._drawn(model, diffusion, split, loop)
@@ -96,7 +94,7 @@ class SA(Descent):
 
     def gradients(self, split: ForgetSplit) -> float:
         """Of the descent on replayed samples; drawing them and their Fisher information are not counted."""
-        from gradpivot.data.order import batch_count, default_batch_size
+        from gradpivot.data import batch_count, default_batch_size
 
         replayed = self.samples * max(len(split.classes), 1)
         size = min(self.batch_size or default_batch_size(replayed), replayed)
@@ -108,9 +106,9 @@ class SA(Descent):
         import torch
         from torch.utils.data import TensorDataset
 
-        from gradpivot.data.split import ForgetSplit
-        from gradpivot.randomness import derive
-        from gradpivot.sampling import Sampler
+        from gradpivot.data import ForgetSplit
+        from gradpivot.runtime import derive
+        from gradpivot.tasks import Sampler
 
         if split.kind != "class":
             raise GradPivotError(

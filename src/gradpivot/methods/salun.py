@@ -15,8 +15,8 @@ __all__ = ["SalUn"]
 class SalUn(RL):
     """RL that changes only the most salient weights: the global top share of ``|Σ_{x∈D_f} ∇_θ(−CE(x))|``.
 
-    The mask is computed once, from the original model in eval mode (:func:`gradpivot.saliency.saliency_mask`). The Loop
-    reads ``saliency``, zeroes the gradients outside it and holds the weights there bit by bit.
+    The mask is computed once, from the original model in eval mode (:func:`gradpivot.loop.saliency.saliency_mask`). The
+    Loop reads ``saliency``, zeroes the gradients outside it and holds the weights there bit by bit.
 
     Attributes:
         saliency: Share of the weights that may change, the paper's threshold, in (0, 1].

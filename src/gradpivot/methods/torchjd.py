@@ -20,9 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from gradpivot.errors import GradPivotError, to_install
-from gradpivot.geometry.gramian import Gram
-from gradpivot.geometry.pivot import Case, case_of
-from gradpivot.geometry.weighting import LossWeighted, Weighting, Weights
+from gradpivot.geometry import Case, Gram, LossWeighted, Weighting, Weights, case_of
 from gradpivot.methods.weighted import LossWeightedDescent
 
 if TYPE_CHECKING:
@@ -175,7 +173,7 @@ class IMTLG(TorchJDDescent):
 
 def at_unit_scale(rule: Rule) -> Weighting:
     """A rule with w(s·G) = w(G), asked about G/trace(G); opposed or vanishing gradients make no step."""
-    from gradpivot.geometry.torchjd import from_torchjd
+    from gradpivot.geometry import from_torchjd
 
     answer = from_torchjd(rule)
 

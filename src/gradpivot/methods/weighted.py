@@ -9,15 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradpivot.methods.method import ForgettingDescent
-from gradpivot.objectives import objective
+from gradpivot.tasks import objective
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from gradpivot.data.split import ForgetSplit
-    from gradpivot.geometry.weighting import Weighting
+    from gradpivot.data import ForgetSplit
+    from gradpivot.geometry import Weighting
     from gradpivot.loop import Loop
-    from gradpivot.tasks.task import Task
+    from gradpivot.tasks import Task
 
 __all__ = ["LossWeightedDescent", "WeightedDescent"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradpivot.geometry.weighting import WeightedSum
+from gradpivot.geometry import WeightedSum
 from gradpivot.methods.weighted import LossWeightedDescent
 
 __all__ = ["WS"]

@@ -1,1 +1,5 @@
-"""Plain ``nn.Module``s: small reference networks for the embedded problems."""
+"""Plain ``nn.Module`` networks, finding one by name, initialisation; weights on disk in ``checkpoints``."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,5 +1,5 @@
-"""Tables, figures and the page of a comparison. Draws what :mod:`gradpivot.frontier` holds; no torch.
+"""Tables, figures and pages of :mod:`gradpivot.results`. No torch; figures need the extra ``figures``."""
 
-:mod:`~gradpivot.report.tables` needs only rich, :mod:`~gradpivot.report.page` nothing, and the figures need
-matplotlib (the extra ``figures``), which is imported when the first one is drawn.
-"""
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,5 @@
-"""Many runs: each described, recorded once, and gathered into frontiers."""
+"""Many runs: cells, the store that survives a kill, engines that work through them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.frontier.record import Role
-from gradpivot.recipes.recipe import Recipe
+from gradpivot.experiments import Recipe
+from gradpivot.results import Role
 
 __all__ = ["Cell", "Setting", "cells_of", "digest_of"]
 

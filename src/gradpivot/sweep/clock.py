@@ -8,9 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gradpivot.frontier.record import Record
+from gradpivot.results import Record
 from gradpivot.sweep.cell import Cell
-from gradpivot.sweep.job import Engine
+from gradpivot.sweep.engines.job import Engine
 
 __all__ = ["Clock"]
 

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.evaluate.evaluation import evaluate
-from gradpivot.frontier.comparison import Comparison
-from gradpivot.frontier.frontier import Frontier, Point
-from gradpivot.methods.method import Method
-from gradpivot.provenance import environment
-from gradpivot.run import run_method, split_for
-from gradpivot.sweep.original import original_model
-from gradpivot.sweep.records import Records
+from gradpivot.evaluate import evaluate
+from gradpivot.methods import Method
+from gradpivot.results import Comparison, Frontier, Point
+from gradpivot.runs import original_model, record_key, run_method, split_for
+from gradpivot.runtime import environment
+from gradpivot.sweep.store.records import Records
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from gradpivot.data.split import ForgetSplit
-    from gradpivot.recipes.problem import Problem
+    from gradpivot.data import ForgetSplit
+    from gradpivot.experiments import Problem
 
-__all__ = ["record_key", "run_study"]
+__all__ = ["run_study"]
 
 Report = Callable[[int, int, str], None]
 """Called with (runs done, runs in all, what runs now)."""
@@ -129,22 +125,6 @@ def run_study(
             **(provenance or {}),
         },
     )
-
-
-def record_key(run: str, device: str, retain_scored: int | None) -> str:
-    """A run and what else its scores depend on: a record of other versions, code or threads is not reused."""
-    facts = environment(device)
-    packages = [facts["packages"][name] for name in ("torch", "numpy", "scikit-learn")]
-    place = [
-        run,
-        facts["gradpivot"],
-        facts["code"],
-        packages,
-        facts["threads"],
-        facts["device"],
-        retain_scored,
-    ]
-    return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:16]
 
 
 def _recorded(

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from gradpivot.errors import GradPivotError
-from gradpivot.frontier.record import Record
-from gradpivot.recipes.recipe import Recipe
+from gradpivot.experiments import Recipe
+from gradpivot.results import Record
 from gradpivot.sweep.cell import Cell, Setting, cells_of
 from gradpivot.sweep.clock import Clock
-from gradpivot.sweep.job import Engine, Job, Outcome
-from gradpivot.sweep.leases import LEASE_SECONDS
-from gradpivot.sweep.store import Store
+from gradpivot.sweep.engines.job import Engine, Job, Outcome
+from gradpivot.sweep.store.leases import LEASE_SECONDS
+from gradpivot.sweep.store.store import Store
 
 __all__ = ["State", "Sweep"]
 

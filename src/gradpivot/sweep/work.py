@@ -11,29 +11,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
+from safetensors.torch import load as load_tensors, save as save_tensors
 from torch import nn
 
-from gradpivot.checkpoint import Checkpoint
-from gradpivot.data.split import ForgetSplit
+from gradpivot.data import ForgetSplit
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate.evaluation import Known, evaluate
-from gradpivot.evaluate.generation_scores import GenerationScores
-from gradpivot.examination import Examination, check_examinable
-from gradpivot.frontier.changes import really_changed
-from gradpivot.frontier.frontier import Point
-from gradpivot.frontier.record import Pictures, Record
-from gradpivot.loop import Progress
+from gradpivot.evaluate import Examination, GenerationScores, Known, Pictures, check_examinable, evaluate
+from gradpivot.experiments import Problem, find_problem
+from gradpivot.loop import Checkpoint, Progress
 from gradpivot.methods import make_method
-from gradpivot.provenance import environment
-from gradpivot.randomness import isolated
-from gradpivot.recipes.problem import Problem, find_problem
-from gradpivot.run import Result, run_method
+from gradpivot.models import constants, structure, weights_digest
+from gradpivot.results import Point, Record, really_changed
+from gradpivot.runs import Result, run_method, train_original
+from gradpivot.runtime import environment, isolated
 from gradpivot.sweep.cell import Cell, Setting, digest_of
-from gradpivot.sweep.original import train_original
-from gradpivot.tasks.diffusion import Diffusion
-from gradpivot.weights import constants, structure, weights_digest
+from gradpivot.tasks import Diffusion
 
 __all__ = [
     "check_setting", "check_targets", "judge_setting", "original_weights", "own_settings", "run_cell", "setting_of",

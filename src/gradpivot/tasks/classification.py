@@ -13,7 +13,7 @@ from gradpivot.tasks.task import Forgetting, Predictions
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from gradpivot.objectives import Objective
+    from gradpivot.tasks.objectives import Objective
 
 __all__ = ["Classification"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from gradpivot.objectives import Objective
+    from gradpivot.tasks.objectives import Objective
 
 __all__ = [
     "DoubtingTask", "Forgetting", "GradualTask", "Predictions", "Task", "degree_of", "loss_unit", "meaning_of",

@@ -13,7 +13,7 @@ from gradpivot.tasks.task import Forgetting, Predictions
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from gradpivot.objectives import Objective
+    from gradpivot.tasks.objectives import Objective
 
 __all__ = ["Autoencoding"]
 
@@ -110,7 +110,7 @@ class Autoencoding:
         """
         raise GradPivotError(
             "an autoencoder predicts no label, so there is no accuracy; judge what it makes with "
-            "gradpivot.evaluate.generation"
+            "gradpivot.evaluate.generators.judge"
         )
 
 

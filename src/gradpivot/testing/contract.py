@@ -21,13 +21,12 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
-from gradpivot.data.split import ForgetSplit
+from gradpivot.data import ForgetSplit
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop
-from gradpivot.methods import make_method, method_class
-from gradpivot.methods.method import Descent, Method
-from gradpivot.run import Running, run_method
-from gradpivot.tasks.classification import Classification
+from gradpivot.methods import Descent, Method, make_method, method_class
+from gradpivot.runs import Running, run_method
+from gradpivot.tasks import Classification
 from gradpivot.testing.problems import Guarded, TinyNet, blobs, trained
 
 __all__ = ["MethodContract"]
@@ -181,7 +180,7 @@ class MethodContract:
 
     def test_configuration_round_trips(self) -> None:
         """Through JSON and through the command line."""
-        from gradpivot.cli.parser import parse
+        from gradpivot.cli import parse
 
         as_json = json.loads(json.dumps(self.method.to_dict()))
         assert make_method(as_json) == self.method

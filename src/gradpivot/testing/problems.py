@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from gradpivot.data.split import ForgetSplit
+from gradpivot.data import ForgetSplit
 from gradpivot.loop import Loop
-from gradpivot.methods.retrain import Retrain
-from gradpivot.tasks.classification import Classification
+from gradpivot.methods import Retrain
+from gradpivot.tasks import Classification
 
 __all__ = ["Guarded", "TinyNet", "blobs", "trained"]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from gradpivot.methods.retrain import Retrain
+from gradpivot.methods import Retrain
 
 if TYPE_CHECKING:
-    from gradpivot.methods.method import Method
+    from gradpivot.methods import Method
 
 __all__ = [
     "DemoOptions",

@@ -1,0 +1,1 @@
+"""Getting data: the catalogue, official sources and registry packages, the checked cache."""

@@ -1,0 +1,114 @@
+"""Labelled image sets in the cache: four arrays in one safetensors file, the same form for all of them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradpivot.data.download.cache import cached_file
+from gradpivot.data.download.catalogue import Entry, Images, entry
+from gradpivot.errors import GradPivotError
+from gradpivot.runtime import replacing
+
+if TYPE_CHECKING:
+    from torch.utils.data import TensorDataset
+
+__all__ = ["Arrays", "check_digest", "check_form", "load_images", "read_arrays", "write_arrays"]
+
+Arrays = dict[str, np.ndarray]
+"""train_images, train_labels, test_images, test_labels; images N×C×H×W in uint8, labels in int64."""
+
+
+def load_images(name: str) -> tuple[TensorDataset, TensorDataset]:
+    """Train and test sets of (uint8 image C×H×W, int64 label) from the cache.
+
+    Raises:
+        GradPivotError: if it is not on this machine, or damaged.
+    """
+    import torch
+    from torch.utils.data import TensorDataset
+
+    from gradpivot.data.digest import remember_digest
+
+    arrays = read_arrays(entry(name), cached_file(name))
+    sets = tuple(
+        TensorDataset(*(torch.from_numpy(arrays[f"{part}_{what}"]) for what in ("images", "labels")))
+        for part in ("train", "test")
+    )
+    for one in sets:
+        remember_digest(one)
+    return sets[0], sets[1]
+
+
+def read_arrays(known: Entry, path: Path) -> Arrays:
+    """The four arrays of a cached file, in the form that the catalogue names."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        arrays = load_file(path)
+    except (SafetensorError, OSError, ValueError, KeyError):
+        raise GradPivotError(
+            f"the cached {known.name} is damaged; run 'gradpivot data get {known.name}' to get it again"
+        ) from None
+    check_form(known, arrays)
+    return arrays
+
+
+def write_arrays(known: Entry, arrays: Arrays, path: Path) -> None:
+    """Write the four arrays, atomically."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    check_form(known, arrays)
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    with replacing(path) as temporary:
+        try:
+            save_file(contiguous, temporary, metadata={"gradpivot": known.name})
+        except SafetensorError as error:
+            # safetensors wraps what the disk says in an error of its own; callers know OSError.
+            if "No space left" in str(error):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+            raise
+
+
+def check_form(known: Entry, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise unless names, shapes, types and labels are those of the entry."""
+    assert known.images is not None
+    expected = _form(known.images)
+    found = {name: (array.shape, array.dtype.name) for name, array in arrays.items()}
+    for name, (shape, kind) in expected.items():
+        if found.get(name) != (shape, kind):
+            raise GradPivotError(
+                f"{known.name} has {name} of the form {found.get(name)}, not {shape} in {kind}; get it again"
+            )
+    for name in ("train_labels", "test_labels"):
+        if arrays[name].size and not 0 <= arrays[name].min() <= arrays[name].max() <= 9:
+            raise GradPivotError(f"{known.name} has labels outside 0 to 9 in {name}; get it again")
+
+
+def check_digest(known: Entry, files: Iterable[tuple[str, bytes]]) -> None:
+    """Raise unless every official file is there and has the digest of the catalogue."""
+    missing = dict(known.digests)
+    for name, content in files:
+        algorithm, _, expected = missing.pop(name).partition(":")
+        if hashlib.new(algorithm, content, usedforsecurity=False).hexdigest() != expected:
+            raise GradPivotError(
+                f"{name} of {known.name} is not the official one: its {algorithm} is another"
+            )
+    if missing:
+        raise GradPivotError(f"{known.name} lacks {', '.join(missing)}")
+
+
+def _form(images: Images) -> dict[str, tuple[tuple[int, ...], str]]:
+    form: dict[str, tuple[tuple[int, ...], str]] = {}
+    for part, count in (("train", images.train), ("test", images.test)):
+        form[f"{part}_images"] = ((count, *images.shape), "uint8")
+        form[f"{part}_labels"] = ((count,), "int64")
+    return form

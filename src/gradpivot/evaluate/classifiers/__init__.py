@@ -1,0 +1,1 @@
+"""RA, UA, TA and membership inference from one pass over each set."""

@@ -1,0 +1,1 @@
+"""Samples judged by a classifier and by their distance from real images."""

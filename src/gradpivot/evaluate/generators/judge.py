@@ -1,0 +1,164 @@
+"""How a generator is judged: what a classifier recognises in its images, and how far they are from real ones.
+
+One pass over the images serves all numbers, and memory does not depend on how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.generators.frechet import Features, FeatureStatistics, frechet_distance
+from gradpivot.evaluate.generators.scores import RESCALE, Frechet, GenerationScores
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from gradpivot.models import Recogniser
+
+__all__ = ["Judge", "Reference", "recogniser_features"]
+
+
+class Reference(NamedTuple):
+    """Real images to compare with, by some features: those of the classes that are to be kept."""
+
+    features: Features
+    statistics: FeatureStatistics
+
+
+class Judge:
+    """Judges many generators alike.
+
+    Args:
+        classifier: From images (n, c, h, w) in [0, 1] to logits; put in eval mode.
+        accuracy: Its share of right answers on real test images, which every score is told with.
+        forgotten: The classes that are to be forgotten.
+        references: Real images of the other classes, each by some features; fidelity is by the first.
+        rescale: M of the fidelity 1 − min(FID/M, 1).
+    """
+
+    def __init__(
+        self,
+        classifier: nn.Module,
+        accuracy: float,
+        forgotten: Sequence[int],
+        references: Sequence[Reference] = (),
+        rescale: float = RESCALE,
+    ) -> None:
+        self._classifier, self._accuracy = classifier.eval(), accuracy
+        self._forgotten, self._references = tuple(forgotten), tuple(references)
+        self._rescale = rescale
+
+    def conditional(self, batches: Iterable[tuple[Tensor, Tensor]]) -> GenerationScores:
+        """Judge images that were asked for by class.
+
+        Args:
+            batches: (images n×c×h×w in [0, 1], the class each was asked for).
+        """
+        counts: dict[int, np.ndarray] = {}
+
+        def kept() -> Iterable[tuple[Tensor, Tensor]]:
+            import torch
+
+            forgotten = torch.tensor(self._forgotten, dtype=torch.long)
+            for images, asked in batches:
+                asked = asked.cpu().long()
+                labels, classes = self._labels(images)
+                for name in np.unique(asked.numpy()).tolist():
+                    row = counts.setdefault(name, np.zeros(classes, dtype=np.int64))
+                    row += np.bincount(labels[(asked == name).numpy()], minlength=classes)
+                yield images, ~torch.isin(asked, forgotten)
+
+        distances = self._distances(kept())
+        asked = sorted(counts)
+        return self._scores([counts[name] for name in asked], asked, distances)
+
+    def unconditional(self, batches: Iterable[Tensor]) -> GenerationScores:
+        """Judge the images of a generator that is not asked for classes.
+
+        All of them count in the distances: which ones a forgotten class would be is what it no longer knows.
+
+        Args:
+            batches: Images n×c×h×w in [0, 1].
+        """
+        counts: list[np.ndarray] = []
+
+        def all_of_them() -> Iterable[tuple[Tensor, Tensor]]:
+            import torch
+
+            for images in batches:
+                labels, classes = self._labels(images)
+                counts.append(np.bincount(labels, minlength=classes))
+                yield images, torch.ones(len(images), dtype=torch.bool)
+
+        distances = self._distances(all_of_them())
+        if not counts:
+            raise GradPivotError("there are no images to judge; make some")
+        return self._scores([np.sum(counts, axis=0)], [], distances)
+
+    def labels(self, images: Tensor) -> np.ndarray:
+        """What the classifier calls each of some images (n, c, h, w).
+
+        Raises:
+            NonFiniteError: if the images are not finite.
+        """
+        return self._labels(images)[0]
+
+    def _scores(
+        self, counts: Sequence[np.ndarray], asked: Sequence[int], distances: tuple[Frechet, ...]
+    ) -> GenerationScores:
+        return GenerationScores(
+            called=tuple(tuple(row.tolist()) for row in counts),
+            asked=tuple(asked),
+            forgotten=self._forgotten,
+            classifier_accuracy=self._accuracy,
+            frechet=distances,
+            rescale=self._rescale,
+        )
+
+    def _distances(self, batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[Frechet, ...]:
+        """Run through (images, which of them count) and compare those with the references."""
+        import torch
+
+        judged = [FeatureStatistics(r.features.name, r.features.dimension) for r in self._references]
+        for images, counted in batches:
+            if not counted.any():
+                continue
+            chosen = images[counted.to(images.device)]
+            for reference, statistics in zip(self._references, judged, strict=True):
+                with torch.no_grad():
+                    features = reference.features.extract(chosen.to(reference.features.device))
+                statistics.add(features.double().cpu().numpy())
+        return tuple(
+            frechet_distance(statistics, reference.statistics)
+            for reference, statistics in zip(self._references, judged, strict=True)
+        )
+
+    def _labels(self, images: Tensor) -> tuple[np.ndarray, int]:
+        import torch
+
+        with torch.no_grad():
+            logits = self._classifier(images)
+        if not bool(logits.isfinite().all()):
+            from gradpivot.errors import NonFiniteError
+
+            raise NonFiniteError(
+                "the images to judge are not finite; the generator's weights hold NaN or infinity"
+            )
+        return logits.argmax(1).cpu().numpy(), logits.shape[1]
+
+
+def recogniser_features(classifier: Recogniser, name: str, device: str = "cpu") -> Features:
+    """What a classifier's last layer sees: in-domain features for quick work, and no substitute for Inception's.
+
+    Distances by them compare with nothing but distances by the very same classifier.
+
+    Args:
+        classifier: Trained on the data that the generator was trained on.
+        name: What the distances are called with, such as ``mnist-recogniser``.
+        device: Where the classifier is.
+    """
+    return Features(f"in-domain {name}", classifier.width, classifier.eval().features, device)

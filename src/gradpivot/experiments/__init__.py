@@ -1,0 +1,5 @@
+"""Problems and recipes as data, and the paper's experiments behind ``gradpivot reproduce``."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,137 @@
+"""A problem: data, a model to make, and how the original was trained. Built in, or the user's own by import path."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.errors import GradPivotError, did_you_mean
+from gradpivot.evaluate import Judging
+from gradpivot.methods import Retrain
+from gradpivot.models import Images, find_model
+from gradpivot.runs import Running
+from gradpivot.tasks import Classification
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.tasks import Task
+
+__all__ = ["Problem", "find_problem", "list_problems", "with_model"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Everything that is fixed before anybody asks to forget.
+
+    Attributes:
+        name: What reports call it.
+        load: Gives (train, test) as map-style datasets.
+        model: Makes a new, randomly initialised model.
+        training: The recipe of the original model, and so of the retrained reference.
+        task: How to run the model on a batch; classification of (input, label) if not given.
+        settings: Method settings that suit this problem, such as a batch size.
+        original: Gives the trained model where there is one already; it is trained with ``training`` if None.
+        retain_scored: RA is taken on this many retain samples, drawn once, where scoring all would take longer than
+            unlearning; on all of them if None.
+        images: What its images are like, for models that are chosen by name; None if they are none.
+        judging: How samples are judged, for a generator; None for a model that predicts.
+    """
+
+    name: str
+    load: Callable[[], tuple[Any, Any]]
+    model: Callable[[], nn.Module]
+    training: Retrain = field(default_factory=Retrain)
+    task: Task = field(default_factory=Classification)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    original: Callable[[], nn.Module] | None = None
+    retain_scored: int | None = None
+    images: Images | None = None
+    judging: Judging | None = None
+
+    @property
+    def target(self) -> Callable[[Any], Any] | None:
+        """Reads a sample's label; None where it is the second of a pair, which splits read faster by themselves."""
+        return None if self.task == Classification() else getattr(self.task, "target_of", None)
+
+    @property
+    def running(self) -> Running:
+        """How its runs are computed, as far as the problem decides that; the seed and the machine are the caller's."""
+        return Running(task=self.task, factory=self.model, retain_scored=self.retain_scored)
+
+    def training_recipe(self, name: str = "problem") -> Retrain:
+        """How to train the model: the problem's own recipe, or a general one with this problem's augmentation.
+
+        Args:
+            name: ``problem``; ``paper`` (200 epochs) or ``short`` (20).
+
+        Raises:
+            GradPivotError: for another name.
+        """
+        if name == "problem":
+            return self.training
+        known = {"paper": Retrain.paper, "short": Retrain.short}
+        if name not in known:
+            raise GradPivotError(
+                f"there is no training recipe {name!r}; choose problem, {' or '.join(known)}"
+            )
+        return Retrain.from_dict({"augment": self.settings.get("augment"), **known[name]})
+
+
+_BUILT_IN = {
+    "cifar10": "gradpivot.experiments.problems.cifar10:cifar10",
+    "cifar10-ddpm": "gradpivot.experiments.problems.ddpm:cifar10_ddpm",
+    "cifar10-small": "gradpivot.experiments.problems.cifar10:cifar10_small",
+    "digits": "gradpivot.experiments.problems.digits:digits",
+    "fashion-mnist": "gradpivot.experiments.problems.mnist:fashion_mnist",
+    "mnist": "gradpivot.experiments.problems.mnist:mnist",
+    "mnist-ddpm": "gradpivot.experiments.problems.ddpm:mnist_ddpm",
+    "mnist16": "gradpivot.experiments.problems.mnist:mnist16",
+    "svhn": "gradpivot.experiments.problems.svhn:svhn",
+    "toy": "gradpivot.experiments.toy.problem:toy",
+}
+
+
+def list_problems() -> list[str]:
+    """The names of the built-in problems."""
+    return sorted(_BUILT_IN)
+
+
+def find_problem(name: str) -> Problem:
+    """A built-in problem, or ``package.module:function`` where the function returns a :class:`Problem`.
+
+    Raises:
+        GradPivotError: if there is none, with what was looked for.
+    """
+    path = _BUILT_IN.get(name, name)
+    module, _, function = path.partition(":")
+    if not function:
+        hint = did_you_mean(name, _BUILT_IN)
+        raise GradPivotError(
+            f"there is no problem {name!r}{hint} Built in are {', '.join(list_problems())}; your own goes in as "
+            f"my_module:my_problem, a function that returns a gradpivot.experiments.problem.Problem"
+        )
+    try:
+        found = getattr(importlib.import_module(module), function)()
+    except GradPivotError:
+        raise
+    # Somebody's module may raise anything, or end itself on import.
+    except (Exception, SystemExit) as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise GradPivotError(f"cannot load the problem {name!r} ({told})") from error
+    if not isinstance(found, Problem):
+        raise GradPivotError(f"{name} returned a {type(found).__name__}, not a Problem")
+    return found
+
+
+def with_model(problem: Problem, name: str, normalise: str | None = None) -> Problem:
+    """The problem with another model in the place of its own: see :func:`gradpivot.models.find.find_model`.
+
+    A trained original that the problem brings is of its own model, and goes with it.
+
+    Raises:
+        GradPivotError: if there is no such model.
+    """
+    return replace(problem, model=find_model(name, problem.images, normalise), original=None)

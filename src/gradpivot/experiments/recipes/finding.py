@@ -1,0 +1,113 @@
+"""Where recipes are: ours by name, people's own as files, each with what it extends filled in. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gradpivot.errors import GradPivotError, did_you_mean
+from gradpivot.experiments.recipes.recipe import repeated
+from gradpivot.experiments.recipes.spaces import is_range
+
+__all__ = ["KEYS", "list_recipes", "read_recipe_text", "recipe_content"]
+
+KEYS = ("schema", "title", "about", "extends", "problem", "forget", "seeds", "reference", "protocols")
+"""What a recipe may say."""
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+def list_recipes() -> list[str]:
+    """The names of the recipes that come with the package and name a problem."""
+    if not _folder().is_dir():
+        return []
+    found = [path.name.removesuffix(".yaml") for path in _folder().iterdir() if path.name.endswith(".yaml")]
+    return sorted(name for name in found if "problem" in recipe_content(name))
+
+
+def read_recipe_text(name: str | Path) -> str:
+    """The text of a recipe: one of ours by name, or a file.
+
+    Raises:
+        GradPivotError: if there is none, with the nearest name.
+    """
+    shipped = _folder() / f"{name}.yaml"
+    if shipped.is_file():
+        return shipped.read_text(encoding="utf-8")
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml") and not path.is_file():
+        hint = did_you_mean(str(name), list_recipes())
+        raise GradPivotError(
+            f"there is no recipe {str(name)!r}{hint} Ours are {', '.join(list_recipes())}; your own is a YAML file"
+        )
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise GradPivotError(f"cannot read the recipe {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise GradPivotError(f"the recipe {path} is not text in UTF-8") from None
+
+
+def recipe_content(name: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The file's content with what it extends filled in."""
+    if _identity(name) in map(_identity, seen):
+        raise GradPivotError(f"recipe {seen[0]} extends itself: {' → '.join((*seen, str(name)))}")
+    try:
+        content = yaml.load(read_recipe_text(name), _Loader)
+    except yaml.YAMLError as error:
+        raise GradPivotError(f"recipe {name} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise GradPivotError(f"recipe {name} must be a mapping with {', '.join(KEYS)}")
+    parent = content.pop("extends", None)
+    if parent is None:
+        return content
+    below = recipe_content(_beside(name, str(parent)), (*seen, str(name)))
+    # What is forgotten is replaced as a whole; half of one recipe's and half of another's is neither.
+    if "forget" in content:
+        below.pop("forget", None)
+    return _merged(below, content)
+
+
+def _folder() -> Traversable:
+    return resources.files("gradpivot.experiments.recipes") / "files"
+
+
+def _beside(name: str | Path, parent: str) -> str:
+    """One of ours by name; a file is looked for beside the one that extends it."""
+    return parent if (_folder() / f"{parent}.yaml").is_file() else str(Path(name).parent / parent)
+
+
+def _identity(name: str | Path) -> str:
+    """One name for a recipe, however its path is spelled."""
+    return str(name) if (_folder() / f"{name}.yaml").is_file() else str(Path(name).resolve())
+
+
+def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """``below`` with ``above`` on top, mapping by mapping; an explicit null takes a key away."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(old, dict) and isinstance(value, Mapping) and not is_range(value):
+            merged[key] = _merged(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which a key may stand only once: of two series of one name, one would be lost silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping whose keys differ."""
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
+        for key in repeated(key for key in keys if isinstance(key, Hashable)):
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} stands twice", node.start_mark
+            )
+        return super().construct_mapping(node, deep)

@@ -1,0 +1,146 @@
+"""Reading a recipe: a file's content, checked part by part, becomes a :class:`~gradpivot.experiments.Recipe`.
+
+A recipe is YAML. A plain value is a fixed setting; a list, or a range, is searched; the product of what is searched
+is the method's space::
+
+    schema: gradpivot.recipe/1
+    title: Two methods on my data
+    problem: my_module:my_problem
+    forget: [{classes: 0-9}, {fraction: 0.1}]
+    seeds: 3
+    protocols:
+      clean:
+        settings: {batch_size: 32}
+        series:
+          CUP: {method: cup, lr: [1e-4, 1e-3], gamma: {from: 0.1, to: 0.9, count: 9}}
+          GA:  {method: ga, lr: {from: 1e-4, to: 1e-2, count: 20, scale: log}}
+
+``extends: NAME`` takes everything from another recipe and replaces what is given anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gradpivot.errors import GradPivotError, did_you_mean
+from gradpivot.experiments.recipes.finding import KEYS, recipe_content
+from gradpivot.experiments.recipes.recipe import SCHEMA, Forgetting, Recipe, Series, numbers_in
+from gradpivot.experiments.recipes.spaces import number, space
+from gradpivot.methods import list_methods, method_class
+
+__all__ = ["load_recipe"]
+
+_REFERENCES = ("retrain", "none")
+_PROTOCOL_KEYS = ("about", "base", "settings", "series")
+
+
+def load_recipe(name: str | Path) -> Recipe:
+    """Read and check a recipe: one of ours by name, or a file of your own.
+
+    Raises:
+        GradPivotError: in one line that says where in the file what is wrong, and what is possible there.
+    """
+    content = recipe_content(name)
+    label = Path(name).stem
+    try:
+        return _recipe(label, content)
+    except GradPivotError as error:
+        raise GradPivotError(f"recipe {name}: {error}") from None
+
+
+def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
+    _only_keys(content, KEYS, "the recipe")
+    if content.get("schema") != SCHEMA:
+        raise GradPivotError(f"its schema is {content.get('schema')!r}; this version reads {SCHEMA!r}")
+    for needed in ("problem", "forget", "protocols"):
+        if not content.get(needed):
+            raise GradPivotError(f"it has no {needed!r}; see 'gradpivot recipes digits' for a whole one")
+    seeds = content.get("seeds", 1)
+    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
+        raise GradPivotError(f"seeds is {seeds!r}; give how many, 1 or more")
+    reference = content.get("reference", "retrain")
+    if reference not in _REFERENCES:
+        raise GradPivotError(f"reference is {reference!r}; choose one of {', '.join(_REFERENCES)}")
+    _import_module_of(str(content["problem"]))
+    protocols = _mapping(content["protocols"], "protocols")
+    series = [
+        found
+        for label, protocol in protocols.items()
+        for found in _protocol(str(label), _mapping(protocol, f"protocol {label}"))
+    ]
+    return Recipe(
+        name=name,
+        title=str(content.get("title", name)),
+        about=" ".join(str(content.get("about", "")).split()),
+        problem=str(content["problem"]),
+        forget=_forgettings(content["forget"]),
+        seeds=seeds,
+        series=tuple(series),
+        reference=reference,
+    )
+
+
+def _import_module_of(problem: str) -> None:
+    """Import a user's own problem first: its module may register the methods and objectives that the recipe names."""
+    module, colon, _ = problem.partition(":")
+    if colon:
+        # What is wrong with it is told when the problem itself is asked for.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+
+
+def _forgettings(given: Any) -> tuple[Forgetting, ...]:
+    entries = given if isinstance(given, list) else [given]
+    found = []
+    for entry in entries:
+        entry = _mapping(entry, "forget")
+        _only_keys(entry, ("classes", "fraction"), "forget")
+        fraction = number(entry.get("fraction"))
+        if fraction is not None and not isinstance(fraction, int | float):
+            raise GradPivotError(f"forget: fraction is {fraction!r}; give a number between 0 and 1")
+        classes = numbers_in(entry["classes"]) if "classes" in entry else ()
+        found.append(Forgetting(classes=classes, fraction=fraction))
+    return tuple(found)
+
+
+def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[Series]:
+    where = f"protocol {label}"
+    _only_keys(content, _PROTOCOL_KEYS, where)
+    base = content.get("base", label if label in ("paper", "clean") else "clean")
+    shared = _mapping(content.get("settings", {}), f"{where}, settings")
+    series = _mapping(content.get("series", {}), f"{where}, series")
+    if not series:
+        raise GradPivotError(
+            f"{where} has no series; add one such as CUP: {{method: cup, gamma: [0.3, 0.5]}}"
+        )
+    _check_shared(shared, f"{where}, settings")
+    for name, entry in series.items():
+        try:
+            methods = space(str(base), shared, _mapping(entry, "a series"))
+        except GradPivotError as error:
+            raise GradPivotError(f"{where}, {name}: {error}") from None
+        yield Series(name=str(name), protocol=label, methods=methods)
+
+
+def _check_shared(shared: Mapping[str, Any], where: str) -> None:
+    """A setting that no method has is a slip, and would be left out silently."""
+    kinds = [method_class(name) for name in list_methods()]
+    _only_keys(shared, sorted({field.name for kind in kinds for field in dataclasses.fields(kind)}), where)
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise GradPivotError(f"{where} is {value!r}; it must be a mapping (name: value)")
+    return value
+
+
+def _only_keys(content: Mapping[str, Any], allowed: Sequence[str], where: str) -> None:
+    for key in content:
+        if key not in allowed:
+            hint = did_you_mean(str(key), allowed)
+            raise GradPivotError(f"{where} has no {key!r}{hint} It may have {', '.join(allowed)}")

@@ -1,0 +1,217 @@
+"""Recipes: which methods are compared on which problem, over which settings. No torch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gradpivot.errors import GradPivotError, did_you_mean
+from gradpivot.methods import Method
+
+__all__ = ["Forgetting", "Recipe", "Series", "filled", "numbers_in", "repeated"]
+
+SCHEMA = "gradpivot.recipe/1"
+_MOST_CLASSES = 100_000
+"""More than this is a slip of the pen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forgetting:
+    """What is forgotten: each of some classes on its own, or a random share of the training data."""
+
+    classes: tuple[int, ...] = ()
+    fraction: float | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.classes) == (self.fraction is not None):
+            raise GradPivotError("say what to forget: either classes (3, or 3,5, or 0-9) or a fraction (0.1)")
+        if self.fraction is not None and not 0 < self.fraction < 1:
+            raise GradPivotError(f"the fraction to forget is {self.fraction}; it must lie between 0 and 1")
+
+    @property
+    def targets(self) -> list[dict[str, Any]]:
+        """One description of a split per thing that is forgotten."""
+        if self.fraction is not None:
+            return [{"kind": "random", "fraction": self.fraction}]
+        return [{"kind": "class", "classes": [number]} for number in self.classes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One method over its space, in one protocol.
+
+    Attributes:
+        name: What tables call it.
+        protocol: The protocol it belongs to.
+        methods: One per combination of its settings.
+    """
+
+    name: str
+    protocol: str
+    methods: tuple[Method, ...]
+
+    @property
+    def method(self) -> str:
+        """The method's registered name."""
+        return self.methods[0].name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A validated recipe.
+
+    Attributes:
+        name: The file's name without its ending.
+        title: A line for tables and pages.
+        about: What it is for.
+        problem: A problem's name, or ``module:function``.
+        forget: What is forgotten, in turn.
+        seeds: How many seeds, from 0 on.
+        series: Every method over its space, by protocol.
+        reference: ``retrain``, or ``none`` where retraining is out of reach.
+    """
+
+    name: str
+    title: str
+    about: str
+    problem: str
+    forget: tuple[Forgetting, ...]
+    seeds: int
+    series: tuple[Series, ...]
+    reference: str = "retrain"
+
+    def __post_init__(self) -> None:
+        for target in repeated(str(target) for forgetting in self.forget for target in forgetting.targets):
+            raise GradPivotError(f"forget names {target} twice; take one out")
+        for series in self.series:
+            for method in repeated(series.methods):
+                raise GradPivotError(
+                    f"protocol {series.protocol}, {series.name} asks twice for {method.label}; take one out"
+                )
+
+    @property
+    def protocols(self) -> list[str]:
+        """The protocols, in the order of the file."""
+        return list(dict.fromkeys(series.protocol for series in self.series))
+
+    @property
+    def runs(self) -> int:
+        """How many runs it is in all, originals and references not counted."""
+        targets = sum(len(forgetting.targets) for forgetting in self.forget)
+        return targets * self.seeds * sum(len(series.methods) for series in self.series)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary with every setting spelled out."""
+        return {
+            "schema": SCHEMA,
+            "name": self.name,
+            "title": self.title,
+            "about": self.about,
+            "problem": self.problem,
+            "forget": [dataclasses.asdict(forgetting) for forgetting in self.forget],
+            "seeds": self.seeds,
+            "reference": self.reference,
+            "runs": self.runs,
+            "series": [
+                {
+                    "name": series.name,
+                    "protocol": series.protocol,
+                    "methods": [method.to_dict() for method in series.methods],
+                }
+                for series in self.series
+            ],
+        }
+
+    def only(
+        self,
+        *,
+        methods: Sequence[str] | None = None,
+        without: Sequence[str] = (),
+        protocols: Sequence[str] | None = None,
+        forget: Sequence[Forgetting] | None = None,
+        seeds: int | None = None,
+    ) -> Recipe:
+        """A part of the recipe: some methods (by series or method name), all but some, protocols, targets or seeds.
+
+        Raises:
+            GradPivotError: for a name that is not in it, with those that are.
+        """
+        chosen = self.series
+        if protocols is not None:
+            _known("protocol", protocols, self.protocols)
+            chosen = tuple(s for s in chosen if s.protocol in protocols)
+        if methods is not None:
+            chosen = tuple(s for s in chosen if s in self._named(methods))
+        unwanted = self._named(without)
+        chosen = tuple(s for s in chosen if s not in unwanted)
+        if not chosen:
+            raise GradPivotError(f"nothing of the recipe {self.name} is left to run; leave less out")
+        if seeds is not None and seeds < 1:
+            raise GradPivotError(f"--seeds is {seeds}; give 1 or more")
+        return replace(
+            self,
+            series=chosen,
+            forget=tuple(forget) if forget else self.forget,
+            seeds=self.seeds if seeds is None else seeds,
+        )
+
+    def suited(self, settings: Mapping[str, Any]) -> Recipe:
+        """The recipe with a problem's own settings, such as its batch size, where it leaves them open (None)."""
+        series = tuple(
+            replace(one, methods=tuple(filled(method, settings) for method in one.methods))
+            for one in self.series
+        )
+        return replace(self, series=series)
+
+    def _named(self, names: Sequence[str]) -> list[Series]:
+        """The series of these names or methods, in any case of letters."""
+        wanted = [name.casefold() for name in names]
+        _known("method", wanted, [n for s in self.series for n in (s.method, s.name.casefold())])
+        return [s for s in self.series if s.method in wanted or s.name.casefold() in wanted]
+
+
+def filled(method: Method, settings: Mapping[str, Any]) -> Method:
+    """The method with these settings where its own are None."""
+    open_ = {name: value for name, value in settings.items() if getattr(method, name, ...) is None}
+    return replace(method, **open_)
+
+
+def numbers_in(text: Any) -> tuple[int, ...]:
+    """``3``, ``3,5`` or ``0-4`` as numbers.
+
+    Raises:
+        GradPivotError: if it is something else.
+    """
+    if isinstance(text, Sequence) and not isinstance(text, str):
+        text = ",".join(map(str, text))
+    found: list[int] = []
+    try:
+        for part in str(text).split(","):
+            first, dash, last = part.partition("-")
+            some = range(int(first), int(last) + 1) if dash else [int(first)]
+            if not 1 <= len(some) <= _MOST_CLASSES:
+                raise ValueError
+            found += some
+    except ValueError:
+        raise GradPivotError(f"cannot read the classes {text!r}; write 3, or 3,5, or 0-4") from None
+    return tuple(dict.fromkeys(found))
+
+
+def repeated(things: Iterable[Any]) -> Iterator[Any]:
+    """Those that equal an earlier one."""
+    seen = set()
+    for thing in things:
+        if thing in seen:
+            yield thing
+        seen.add(thing)
+
+
+def _known(what: str, wanted: Iterable[str], there: Sequence[str]) -> None:
+    for name in wanted:
+        if name not in there:
+            hint = did_you_mean(name, there)
+            raise GradPivotError(
+                f"the recipe has no {what} {name!r}{hint} It has {', '.join(dict.fromkeys(there))}"
+            )

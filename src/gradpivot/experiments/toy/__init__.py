@@ -1,0 +1,1 @@
+"""The paper's toy: five Gaussians."""

@@ -1,0 +1,148 @@
+"""The toy experiment: an original and three unlearned networks, with their decision regions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from gradpivot.data import ForgetSplit
+from gradpivot.errors import GradPivotError
+from gradpivot.experiments.toy.problem import FORGOTTEN, toy, toy_methods
+from gradpivot.loop import Loop
+from gradpivot.runs import train_original
+from gradpivot.runtime import environment
+from gradpivot.tasks import Classification
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.experiments.problem import Problem
+
+__all__ = ["ToyOutcome", "run_toy"]
+
+_EXTENT = (-10.0, 10.0, -9.0, 10.0)
+_RESOLUTION = 400
+_DRAWN = 1000
+
+MOST_DROP = 0.02
+"""How far another class may fall and still count as kept."""
+MOST_LEFT = 0.05
+"""How much of the forgotten class may be left and still count as forgotten."""
+
+
+@dataclass(frozen=True)
+class ToyOutcome:
+    """Panels to draw, and the accuracies of one seed and over many."""
+
+    panels: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+    def table(self) -> str:
+        """Accuracy on the test points of each class, in percent, one line a panel."""
+        width = max(len(name) for name in self.summary["accuracy"])
+        head = f"{'test accuracy in %':<{width}}" + "".join(f"{f'class {c}':>9}" for c in range(5))
+        rows = [
+            f"{name:<{width}}" + "".join(f"{100 * share:>9.1f}" for share in shares)
+            for name, shares in self.summary["accuracy"].items()
+        ]
+        over = self.summary["over_seeds"]
+        told = [
+            f"{name:<{width}}  {100 * median(facts['worst_drop']):>9.1f}  {100 * median(facts['left']):>9.1f}  "
+            f"{sum(_keeps_its_promise(facts)):>9}"
+            for name, facts in over["methods"].items()
+        ]
+        note = (
+            f"Over {over['seeds']} seeds: median fall of the worst other class in points, median left of class "
+            f"{FORGOTTEN} in %,\nand on how many seeds at most {100 * MOST_DROP:g} points and {100 * MOST_LEFT:g} %:"
+        )
+        return "\n".join([head, *rows, "", note, *told])
+
+
+def _keeps_its_promise(facts: dict[str, list[float]]) -> list[bool]:
+    """Seed by seed: forgotten, and no other class hurt."""
+    pairs = zip(facts["worst_drop"], facts["left"], strict=True)
+    return [drop <= MOST_DROP and left <= MOST_LEFT for drop, left in pairs]
+
+
+def run_toy(seed: int = 0, seeds: int = 20, report: Callable[[int, int], None] | None = None) -> ToyOutcome:
+    """Train on five Gaussians, forget one of them three ways, and look at the plane.
+
+    Args:
+        seed: The one that is drawn.
+        seeds: How many more there are numbers for: one picture decides nothing.
+        report: Called with (seeds done, seeds in all).
+    """
+    if seeds < 1:
+        raise GradPivotError(f"--seeds is {seeds}; give 1 or more")
+    problem = toy()
+    train, test = problem.load()
+    split = ForgetSplit.by_class(train, test, FORGOTTEN)
+    models = _models(problem, split, seed)
+    panels = [_panel(name, model, test.tensors) for name, model in models.items()]
+    summary = {
+        "schema": "gradpivot.toy/1",
+        "forgotten": FORGOTTEN,
+        "accuracy": {name: _accuracies(model, test.tensors) for name, model in models.items()},
+        "over_seeds": _over_seeds(problem, split, seeds, report),
+        "settings": {name: method.to_dict() for name, method in toy_methods().items()},
+        "provenance": {"seed": seed, "split": split.facts(), "environment": environment()},
+    }
+    return ToyOutcome(panels, summary)
+
+
+def _models(problem: Problem, split: ForgetSplit, seed: int) -> dict[str, nn.Module]:
+    original = train_original(problem, split, seed)
+    unlearned = {
+        name: Loop(seed=seed).run(method, original, Classification(), split).model
+        for name, method in toy_methods().items()
+    }
+    return {"Original": original, **unlearned}
+
+
+def _over_seeds(
+    problem: Problem, split: ForgetSplit, seeds: int, report: Callable[[int, int], None] | None
+) -> dict[str, Any]:
+    """How far the worst other class falls and what is left of the forgotten one, for each method and seed."""
+    told: dict[str, dict[str, list[float]]] = {name: {"worst_drop": [], "left": []} for name in toy_methods()}
+    for seed in range(seeds):
+        shares = {
+            name: _accuracies(model, split.test.tensors)
+            for name, model in _models(problem, split, seed).items()
+        }
+        for name, facts in told.items():
+            drops = [before - after for before, after in zip(shares["Original"], shares[name], strict=True)]
+            facts["worst_drop"].append(max(d for c, d in enumerate(drops) if c != FORGOTTEN))
+            facts["left"].append(shares[name][FORGOTTEN])
+        if report:
+            report(seed + 1, seeds)
+    return {"seeds": seeds, "methods": told}
+
+
+@torch.no_grad()
+def _accuracies(model: nn.Module, test: tuple[torch.Tensor, ...]) -> list[float]:
+    points, labels = test
+    correct = model(points).argmax(1) == labels
+    return [float(correct[labels == c].double().mean()) for c in range(5)]
+
+
+@torch.no_grad()
+def _panel(title: str, model: nn.Module, test: tuple[torch.Tensor, ...]) -> dict[str, Any]:
+    points, labels = test
+    left, right, bottom, top = _EXTENT
+    x, y = np.meshgrid(np.linspace(left, right, _RESOLUTION), np.linspace(bottom, top, _RESOLUTION))
+    grid = torch.tensor(np.stack([x, y], axis=-1).reshape(-1, 2), dtype=torch.float32)
+    shares = " ".join(f"{100 * share:.0f}" for share in _accuracies(model, test))
+    return {
+        "title": title,
+        "grid_labels": model(grid).argmax(1).reshape(x.shape).numpy(),
+        "extent": _EXTENT,
+        "points": points[:_DRAWN].numpy(),
+        "labels": labels[:_DRAWN].numpy(),
+        "caption": f"accuracy by class, %: {shares}",
+        "forgotten": FORGOTTEN,
+    }

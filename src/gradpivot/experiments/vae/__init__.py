@@ -1,0 +1,1 @@
+"""The paper's VAE: a digit forgotten in latent space."""

@@ -1,0 +1,295 @@
+"""The VAE experiment: an original, one unlearned autoencoder for each γ and a retrained one, with their latent maps."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gradpivot.data import ForgetSplit
+from gradpivot.errors import GradPivotError, NonFiniteError
+from gradpivot.evaluate import (
+    GenerationScores,
+    Judge,
+    Reference,
+    accuracy_on_test,
+    recogniser_features,
+    scored_part,
+    statistics_of,
+)
+from gradpivot.loop import Loop, RunnableMethod
+from gradpivot.models import load_weights, save_weights
+from gradpivot.results import spearman
+from gradpivot.runs import FitToAll, Running, record_key
+from gradpivot.runtime import derive, environment, isolated
+from gradpivot.tasks import Autoencoding, Classification
+
+if TYPE_CHECKING:
+    from gradpivot.experiments.vae.recipe import VaeRecipe
+    from gradpivot.methods import Method
+    from gradpivot.models import VAE
+    from gradpivot.tasks import Task
+
+__all__ = ["VaeOutcome", "latent_codes", "run_vae"]
+
+Report = Callable[[int, int, str], None]
+"""Called with (models done, models in all, what is made now)."""
+
+_SCHEMA = "gradpivot.vae/1"
+_BATCH = 500
+
+
+@dataclass(frozen=True)
+class VaeOutcome:
+    """Panels to draw, and the numbers beside them."""
+
+    panels: list[dict[str, Any]]
+    """Fields of :class:`gradpivot.report.paper.latent.LatentPanel`."""
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A model on disk and how it came about."""
+
+    model: nn.Module
+    seconds: float
+    diverged: dict[str, Any] | None
+
+
+def run_vae(
+    recipe: VaeRecipe,
+    folder: Path,
+    *,
+    forgotten: int = 3,
+    seed: int = 0,
+    report: Report | None = None,
+) -> VaeOutcome:
+    """Train, unlearn over γ, retrain, and look at the map of each.
+
+    Models are kept in ``folder`` as soon as they are done, and those that are there are not made again; one that was
+    killed on the way goes on from its checkpoint.
+
+    Args:
+        recipe: Data, networks, training, method and γ.
+        folder: Where models are kept.
+        forgotten: The digit.
+        seed: Decides everything random.
+        report: Called before every model.
+
+    Raises:
+        GradPivotError: if the classifier is not good enough to judge, or the original cannot be trained.
+    """
+    train, test = recipe.load()
+    split = ForgetSplit.by_class(train, test, forgotten)
+    task = Autoencoding.ignorant_of(
+        train.tensors[0][torch.from_numpy(split.forget_indices.copy())],
+        train.tensors[0][torch.from_numpy(split.retain_indices.copy())],
+        forgets=recipe.forgets,
+    )
+    workshop = _Workshop(folder / "models", split, seed, len(recipe.gammas) + 3, report)
+    judge = _judge(recipe, workshop)
+    with isolated(0):
+        new = recipe.autoencoder()
+    original = workshop.trained("original", recipe.training, new, task, recipe.autoencoder)
+    made: list[tuple[str, float | None, _Made]] = [("Original", None, original)]
+    for gamma in recipe.gammas:
+        method = dataclasses.replace(recipe.method, gamma=gamma)
+        made.append((f"γ = {gamma:g}", gamma, workshop.unlearned(method, original.model, task)))
+    retrained = workshop.unlearned(recipe.training, new, task, recipe.autoencoder)
+    made.append(("Retrained", None, retrained))
+    rows, panels = [], []
+    for name, at, one in made:
+        row = _judged(name, at, one, judge, task, split, recipe.judged_side)
+        rows.append(row)
+        panels.append(_panel(row, one, judge, recipe.side, forgotten))
+    workshop.tell("done")
+    return VaeOutcome(panels, _summary(recipe, split, task, seed, rows))
+
+
+class _Workshop:
+    """Makes models, or takes them from where they were put when they were made."""
+
+    def __init__(
+        self, folder: Path, split: ForgetSplit, seed: int, total: int, report: Report | None
+    ) -> None:
+        self._folder, self.split, self._seed = folder, split, seed
+        self._done, self._total, self._report = 0, total, report
+
+    def tell(self, what: str) -> None:
+        if self._report:
+            self._report(self._done, self._total, what)
+
+    def trained(
+        self, name: str, training: Any, model: nn.Module, task: Task, factory: Callable[[], nn.Module]
+    ) -> _Made:
+        """A model trained on all of the data.
+
+        Raises:
+            GradPivotError: if training diverges.
+        """
+        made = self._made(name, training, FitToAll(training), model, task, factory)
+        if made.diverged:
+            raise GradPivotError(f"training the {name} diverged ({made.diverged['reason']}); lower its lr")
+        return made
+
+    def unlearned(
+        self, method: Method, model: nn.Module, task: Task, factory: Callable[[], nn.Module] | None = None
+    ) -> _Made:
+        """What a method makes of a model; it may have diverged, and says so then."""
+        return self._made(method.name, method, method, model, task, factory)
+
+    def _made(
+        self,
+        name: str,
+        settings: Method,
+        runs: RunnableMethod,
+        model: nn.Module,
+        task: Task,
+        factory: Callable[[], nn.Module] | None,
+    ) -> _Made:
+        self.tell(f"{name}: {settings.label}")
+        running = Running(seed=self._seed, task=task)
+        key = f"{name}-{record_key(running.key(self.split, settings, model), 'cpu', None)}"
+        # Named by the run: one that was killed under other settings is not in the way.
+        path, checkpoint = self._folder / f"{key}.safetensors", self._folder / f"{key}.checkpoint.pt"
+        if path.exists():
+            with isolated(0):
+                kept = factory() if factory else copy.deepcopy(model)
+            facts = load_weights(kept, path)
+        else:
+            loop = Loop(seed=self._seed, factory=factory, checkpoint=checkpoint)
+            outcome = loop.run(runs, model, task, self.split, key=key)
+            kept, facts = outcome.model, {"seconds": outcome.seconds, "diverged": outcome.diverged}
+            save_weights(kept, path, facts)
+            checkpoint.unlink(missing_ok=True)
+        self._done += 1
+        return _Made(kept.eval(), facts["seconds"], facts["diverged"])
+
+
+def _judge(recipe: VaeRecipe, workshop: _Workshop) -> Judge:
+    """The classifier, tested, and the real images of the digits that are kept.
+
+    Raises:
+        GradPivotError: if it recognises too few real images.
+    """
+    split = workshop.split
+    with isolated(0):
+        new = recipe.recogniser()
+    task = Classification()
+    made = workshop.trained("recogniser", recipe.recogniser_training, new, task, recipe.recogniser)
+    accuracy = accuracy_on_test(made.model, split, task)
+    if accuracy < recipe.recogniser_least:
+        raise GradPivotError(
+            f"the classifier recognises {100 * accuracy:.2f} % of the test images; to judge it must be "
+            f"{100 * recipe.recogniser_least:g} % or more: train it longer"
+        )
+    features = recogniser_features(made.model, f"{recipe.name}-recogniser")  # type: ignore[arg-type]
+    real = scored_part(split.retain_indices, recipe.reference_images)
+    images = split.train.tensors[0][torch.from_numpy(real.copy())]
+    reference = Reference(features, statistics_of(images.split(_BATCH), features))
+    return Judge(made.model, accuracy, split.classes, [reference])
+
+
+def latent_codes(side: int) -> Tensor:
+    """side² codes of two numbers, row by row from the top left: z₁ grows to the right, z₂ upwards.
+
+    At the normal distribution's quantiles (i + ½)/side, as Kingma & Welling (2014, appendix A) draw it: every cell
+    holds the same share of the prior, so a share of the map is a share of what the model generates.
+    """
+    quantiles = (torch.arange(side, dtype=torch.float64) + 0.5) / side
+    along = torch.special.ndtri(quantiles).float()
+    return torch.stack([along.repeat(side), along.flip(0).repeat_interleave(side)], 1)
+
+
+@torch.no_grad()
+def _map(model: VAE | nn.Module, side: int) -> Iterator[Tensor]:
+    for codes in torch.split(latent_codes(side), _BATCH):
+        yield model.decode(codes).sigmoid()  # type: ignore[operator]
+
+
+def _judged(
+    name: str,
+    gamma: float | None,
+    made: _Made,
+    judge: Judge,
+    task: Autoencoding,
+    split: ForgetSplit,
+    side: int,
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": name, "gamma": gamma, "seconds": made.seconds, "diverged": made.diverged}
+    if made.diverged:
+        return row
+    try:
+        scores = judge.unconditional(_map(made.model, side))
+    except NonFiniteError as error:
+        return {**row, "diverged": {"step": None, "reason": str(error)}}
+    others, own = _test_losses(made.model, task, split)
+    return {**row, "scores": scores.to_dict(), "others_nats": others, "forgotten_nats": own}
+
+
+@torch.no_grad()
+def _test_losses(model: nn.Module, task: Autoencoding, split: ForgetSplit) -> tuple[float, float]:
+    """The mean −ELBO in nats an image of the test images that are kept and of those that are forgotten.
+
+    Every model is given the same noise.
+    """
+    images, labels = split.test.tensors
+    with isolated(derive(0, "judge")):
+        batches = zip(images.split(_BATCH), labels.split(_BATCH), strict=True)
+        losses = torch.cat([task.losses(model, batch).double() for batch in batches]) * images[0].numel()
+    forgotten = np.isin(split.test_labels, split.classes)
+    numbers = losses.numpy()
+    return float(numbers[~forgotten].mean()), float(numbers[forgotten].mean())
+
+
+def _panel(row: Mapping[str, Any], made: _Made, judge: Judge, side: int, forgotten: int) -> dict[str, Any]:
+    caption = "diverged"
+    if not row["diverged"]:
+        scores = GenerationScores.from_dict(row["scores"])
+        share = 100 * scores.share_called(forgotten)
+        caption = f"{share:.1f} % called {forgotten}; others {row['others_nats']:.1f} nats"
+    images = torch.cat(list(_map(made.model, side))).nan_to_num()
+    labels = judge.labels(images)
+    return {
+        "title": row["name"],
+        "images": images[:, 0].reshape(side, side, *images.shape[-2:]).numpy(),
+        "marked": (labels == forgotten).reshape(side, side),
+        "caption": caption,
+    }
+
+
+def _summary(
+    recipe: VaeRecipe, split: ForgetSplit, task: Autoencoding, seed: int, rows: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    (forgotten,) = split.classes
+    dial = [
+        (row["gamma"], GenerationScores.from_dict(row["scores"]).share_called(forgotten))
+        for row in rows
+        if row["gamma"] is not None and not row["diverged"]
+    ]
+    return {
+        "schema": _SCHEMA,
+        "data": recipe.name,
+        "forgotten": forgotten,
+        "models": list(rows),
+        "spearman": spearman([gamma for gamma, _ in dial], [share for _, share in dial])
+        if len(dial) > 1
+        else None,
+        "map_images": recipe.judged_side**2,
+        "ignorance_nats": task.ignorance * split.train.tensors[0][0].numel(),
+        "settings": {
+            "method": {**recipe.method.to_dict(), "gamma": None},
+            "forgets": recipe.forgets,
+            "training": recipe.training.to_dict(),
+            "recogniser_training": recipe.recogniser_training.to_dict(),
+        },
+        "provenance": {"seed": seed, "split": split.facts(), "environment": environment()},
+    }

@@ -1,1 +1,0 @@
-"""Sets of solutions: dominance, hypervolume, distance, selection. Knows data only; no torch."""

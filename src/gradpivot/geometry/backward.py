@@ -1,0 +1,269 @@
+"""The pivot for any PyTorch code: two losses in, ``.grad`` out, then any optimiser steps.
+
+pivot = Pivot(gamma=0.5)
+pivot.backward(forget_loss, retain_loss, model.parameters())
+optimizer.step()
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gradpivot.errors import GradPivotError, NonFiniteError
+from gradpivot.geometry.combination import combine
+from gradpivot.geometry.gradient import Loss, apply_mask, gradient_of, trainable_masks
+from gradpivot.geometry.gramian import Gram
+from gradpivot.geometry.pivot import PivotWeighting, check_gamma
+from gradpivot.geometry.sharding import anywhere, gram_over_shards, local, shaped_like_shard
+from gradpivot.geometry.step import PivotStep, describe, limited
+from gradpivot.geometry.weighting import Weighting
+from gradpivot.runtime import Gradient
+
+__all__ = ["Pivot"]
+
+Gamma = float | Callable[[int], float]
+
+
+class Scaler(Protocol):
+    """What is used of :class:`torch.amp.GradScaler`."""
+
+    def scale(self, outputs: Tensor) -> Tensor:
+        """The loss times the current scale."""
+        ...
+
+    def get_scale(self) -> float:
+        """The current scale."""
+        ...
+
+
+class Pivot:
+    """Turns two losses into one conflict-free gradient (CUP; Hwang & Lim, 2025).
+
+    Args:
+        gamma: The unlearning intensity γ ∈ [0, 1], or a function of the number of backward passes done
+            so far (0, 1, …).
+        weighting: Another rule from the Gram matrix to two weights in the place of the pivot
+            (:class:`~gradpivot.geometry.WeightedSum`, or a TorchJD weighting through
+            :func:`gradpivot.geometry.torchjd.from_torchjd`). Give either this or ``gamma``.
+        max_norm: Limit on the length of the gradient written; None leaves the paper's ‖T‖.
+        forget_weight: w_f in T = w_f·f + w_r·r, which sets the length only.
+        retain_weight: w_r in it.
+
+    Attributes:
+        steps: Backward passes done; what a γ schedule is called with.
+    """
+
+    def __init__(
+        self,
+        gamma: Gamma | None = None,
+        *,
+        weighting: Weighting | None = None,
+        max_norm: float | None = None,
+        forget_weight: float = 1.0,
+        retain_weight: float = 1.0,
+    ) -> None:
+        if (gamma is None) == (weighting is None):
+            raise GradPivotError("give either gamma (0 keeps, 1 forgets) or another weighting")
+        if gamma is not None and not callable(gamma):
+            gamma = check_gamma(gamma)
+        if max_norm is not None and not max_norm > 0:
+            raise GradPivotError(f"max_norm is {max_norm}; give a positive length, or None for no limit")
+        for name, weight in (("forget_weight", forget_weight), ("retain_weight", retain_weight)):
+            if not (math.isfinite(weight) and weight >= 0):
+                raise GradPivotError(f"{name} is {weight}; it must be finite and ≥ 0")
+        self.gamma = gamma
+        self.weighting = weighting
+        self.max_norm = max_norm
+        self.forget_weight = forget_weight
+        self.retain_weight = retain_weight
+        self.steps = 0
+        self._accumulated: tuple[Gradient, Gradient] | None = None
+
+    def state_dict(self) -> dict[str, int]:
+        """What a checkpoint must keep: the position in the γ schedule."""
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Continue from :meth:`state_dict`."""
+        self.steps = int(state["steps"])
+
+    def accumulate(
+        self,
+        forget_loss: Loss,
+        retain_loss: Loss,
+        parameters: Iterable[Tensor],
+        *,
+        scaler: Scaler | None = None,
+    ) -> None:
+        """Add one micro-batch's two gradients; the pivot happens once, in :meth:`backward`.
+
+        f and r are *summed*, so divide the losses by the number of micro-batches for a mean. Nothing is
+        written to ``.grad``.
+        """
+        wanted = _trainable(parameters)
+        forget = local(gradient_of(_scaled(forget_loss, scaler), wanted))
+        retain = local(gradient_of(_scaled(retain_loss, scaler), wanted))
+        self._accumulated = self._with_accumulated(forget, retain)
+
+    def backward(
+        self,
+        forget_loss: Loss,
+        retain_loss: Loss,
+        parameters: Iterable[Tensor],
+        *,
+        mask: Sequence[Tensor | None] | None = None,
+        scaler: Scaler | None = None,
+        add: bool = False,
+    ) -> PivotStep:
+        """Set ``.grad`` of ``parameters`` to the pivoted gradient and say what happened.
+
+        Args:
+            forget_loss: L_f, lower = more forgotten; a scalar tensor, or a function that computes it (then
+                the first graph is freed before the second forward pass, which halves activation memory).
+            retain_loss: L_r, lower = better kept; from a forward pass of its own.
+            parameters: What to fill. A parameter that only one loss touches gets that loss's share; one that
+                neither touches is left alone.
+            mask: One boolean (or 0/1) tensor or None per parameter: where it is zero neither gradient counts
+                and ``.grad`` is zero. Weight decay and momentum still act there.
+            scaler: A :class:`torch.amp.GradScaler`: the losses are scaled here, ``.grad`` is scaled as
+                ``scaler.step(optimizer)`` expects, and an overflow makes it skip the step.
+            add: Add to existing gradients; otherwise existing ones are an error.
+
+        Returns:
+            The cosine, φ, the weights and norms (unscaled), and whether the point is Pareto-stationary.
+
+        Raises:
+            NonFiniteError: if a gradient is NaN or infinite and no ``scaler`` is there to skip the step.
+            GradPivotError: if the losses share a graph, or gradients exist already.
+        """
+        parameters = _listed(parameters)
+        wanted = _trainable(parameters)
+        if not add:
+            _refuse_existing(wanted)
+        gamma = self._current_gamma()
+        forget = local(gradient_of(_scaled(forget_loss, scaler), wanted))
+        retain = local(gradient_of(_scaled(retain_loss, scaler), wanted))
+        forget, retain = self._with_accumulated(forget, retain)
+        self._accumulated = None
+        if mask is not None:
+            masks = local(trainable_masks(mask, parameters))
+            apply_mask(forget, masks)
+            apply_mask(retain, masks)
+        step = self._write(wanted, forget, retain, gamma, scaler.get_scale() if scaler else 1.0, scaler)
+        self.steps += 1
+        return step
+
+    def _current_gamma(self) -> float | None:
+        return check_gamma(self.gamma(self.steps)) if callable(self.gamma) else self.gamma
+
+    def _weighting_at(self, gamma: float | None) -> Weighting:
+        if self.weighting is not None:
+            return self.weighting
+        assert gamma is not None
+        return PivotWeighting(gamma, self.forget_weight, self.retain_weight)
+
+    def _with_accumulated(self, forget: Gradient, retain: Gradient) -> tuple[Gradient, Gradient]:
+        if self._accumulated is None:
+            return forget, retain
+        if len(self._accumulated[0]) != len(forget):
+            raise GradPivotError("accumulate() and backward() were given different parameters; give the same")
+        return _summed(self._accumulated[0], forget), _summed(self._accumulated[1], retain)
+
+    def _write(
+        self,
+        parameters: list[Tensor],
+        forget: Gradient,
+        retain: Gradient,
+        gamma: float | None,
+        scale: float,
+        scaler: Scaler | None,
+    ) -> PivotStep:
+        scaled = gram_over_shards(parameters, forget, retain)
+        if not scaled.is_finite:
+            if scaler is None:
+                raise NonFiniteError(
+                    "a gradient is NaN or infinite; lower the learning rate, set max_norm, or use a "
+                    "forgetting loss with a floor (unlikelihood). No .grad was written"
+                )
+            return self._overflow(parameters, forget, retain, gamma)
+        gram = Gram(scaled.ff / scale**2, scaled.rr / scale**2, scaled.fr / scale**2)
+        weights, norm = limited(self._weighting_at(gamma)(gram), gram, self.max_norm)
+        if scaler is None and norm > min(torch.finfo(p.dtype).max for p in parameters):
+            raise NonFiniteError(
+                f"the step has the length {norm:.3g}, beyond its dtype's range; set max_norm. No .grad was written"
+            )
+        for parameter, gradient in zip(parameters, combine(forget, retain, weights, gram), strict=True):
+            if gradient is not None:
+                gradient = shaped_like_shard(gradient, parameter)
+                parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+        return describe(gram, weights, norm, gamma)
+
+    def _overflow(
+        self, parameters: list[Tensor], forget: Gradient, retain: Gradient, gamma: float | None
+    ) -> PivotStep:
+        """Leave the infinities in ``.grad``: that is how a GradScaler learns to skip and to shrink."""
+        for parameter, f, r in zip(parameters, forget, retain, strict=True):
+            present = [g for g in (f, r) if g is not None]
+            if present:
+                parameter.grad = shaped_like_shard(sum(present[1:], start=present[0]), parameter)
+        nan = math.nan
+        return PivotStep(
+            gamma=gamma, cosine=nan, phi=nan, forget_weight=nan, retain_weight=nan, forget_norm=nan,
+            retain_norm=nan, step_norm=nan, conflict=False, pareto_stationary=False, case=None, overflow=True,
+        )  # fmt: skip
+
+
+def _trainable(parameters: Iterable[Tensor]) -> list[Tensor]:
+    wanted = [p for p in _listed(parameters) if p.requires_grad]
+    if not wanted:
+        raise GradPivotError("there is no trainable parameter; pass model.parameters() with requires_grad")
+    if len({id(p) for p in wanted}) != len(wanted):
+        raise GradPivotError("a parameter is listed twice, which would count it twice; list each once")
+    return wanted
+
+
+def _listed(parameters: Iterable[Tensor]) -> list[Tensor]:
+    """The parameters as a list of real leaf tensors.
+
+    Raises:
+        GradPivotError: for a single tensor, (name, tensor) pairs, complex or computed tensors.
+    """
+    if isinstance(parameters, Tensor):
+        raise GradPivotError("the parameters are a single tensor; put it in a list")
+    listed = list(parameters)
+    for parameter in listed:
+        if not isinstance(parameter, Tensor):
+            raise GradPivotError(
+                f"a parameter is a {type(parameter).__name__}; pass tensors, such as model.parameters()"
+            )
+        if parameter.is_complex() or not parameter.is_leaf:
+            kind = "complex" if parameter.is_complex() else "computed from others"
+            raise GradPivotError(f"a parameter is {kind}; only real leaf tensors can be pivoted")
+    return listed
+
+
+def _refuse_existing(parameters: Sequence[Tensor]) -> None:
+    # Zeros are what zero_grad(set_to_none=False) leaves behind: nothing is lost by replacing them.
+    existing = local([p.grad for p in parameters if p.grad is not None])
+    if existing and anywhere(parameters, any(g is not None and bool(g.count_nonzero()) for g in existing)):
+        raise GradPivotError(
+            "a parameter has a gradient already; call optimizer.zero_grad() first, or pass add=True"
+        )
+    for parameter in parameters:
+        parameter.grad = None
+
+
+def _scaled(loss: Loss, scaler: Scaler | None) -> Loss:
+    if scaler is None:
+        return loss
+    return lambda: scaler.scale(loss() if callable(loss) else loss)
+
+
+def _summed(total: Gradient, more: Gradient) -> Gradient:
+    """Sum into the memory of ``total``, so that accumulation never holds a third copy."""
+    return [m if t is None else (t if m is None else t.add_(m)) for t, m in zip(total, more, strict=True)]

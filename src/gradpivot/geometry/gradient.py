@@ -1,0 +1,97 @@
+"""The gradient of one loss with respect to some parameters, and masks on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from gradpivot.errors import GradPivotError
+from gradpivot.geometry.sharding import is_sharded, refuse_partly_sharded, refusing_gathered
+from gradpivot.runtime import Gradient
+
+__all__ = ["Loss", "apply_mask", "gradient_of", "trainable_masks"]
+
+Loss = Tensor | Callable[[], Tensor]
+
+
+def gradient_of(loss: Loss, parameters: Sequence[Tensor]) -> Gradient:
+    """∂loss/∂parameters, None where the loss does not reach; frees the loss's graph.
+
+    Args:
+        loss: A scalar tensor or a function that returns one.
+        parameters: Tensors that require gradients. If they are sharded, all that the loss reaches.
+
+    Raises:
+        GradPivotError: if the loss is no scalar, reaches no parameter, or its graph is already used up.
+    """
+    value = loss() if callable(loss) else loss
+    if not isinstance(value, Tensor):
+        raise GradPivotError(f"a loss is a {type(value).__name__}; give the tensor it was, without .item()")
+    if value.numel() != 1:
+        raise GradPivotError(f"a loss has the shape {tuple(value.shape)}; reduce it to one number (mean)")
+    if not value.requires_grad:
+        raise GradPivotError(
+            "a loss does not depend on any parameter; was it computed under torch.no_grad() or detached?"
+        )
+    gradients = _accumulated_gradient(value, parameters)
+    if all(g is None for g in gradients):
+        raise GradPivotError("a loss reaches none of the parameters; is it computed from another model?")
+    if any(g is not None and g.is_sparse for g in gradients):
+        raise GradPivotError("sparse gradients cannot be pivoted; build the embedding with sparse=False")
+    return gradients
+
+
+def _accumulated_gradient(loss: Tensor, parameters: Sequence[Tensor]) -> Gradient:
+    """The gradient by way of ``.grad``, which is then as it was.
+
+    What :func:`torch.autograd.grad` returns may be an expanded tensor or one that several parameters share, and
+    writing into it would corrupt the others; what lands in ``.grad`` is always the parameter's own memory.
+    """
+    # The weights in a sharded model's graph are gathered copies: naming the shards as inputs would find nothing.
+    inputs = None if refuse_partly_sharded(parameters) else list(parameters)
+    existing = [p.grad for p in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    try:
+        with refusing_gathered(parameters):
+            loss.backward(inputs=inputs)  # type: ignore[no-untyped-call]
+        return [p.grad for p in parameters]
+    except RuntimeError as error:
+        if "second time" not in str(error):
+            raise
+        raise GradPivotError(
+            "the two losses share one graph; compute each from a forward pass of its own "
+            "(model(forget_x) and model(retain_x)), or pass functions that do"
+        ) from None
+    finally:
+        for parameter, gradient in zip(parameters, existing, strict=True):
+            parameter.grad = gradient
+
+
+def trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """The masks of those parameters that require gradients.
+
+    Raises:
+        GradPivotError: unless there is one mask of the same shape, or None, for each parameter.
+    """
+    masks = list(mask)
+    if len(masks) != len(parameters):
+        raise GradPivotError(f"there are {len(masks)} masks for {len(parameters)} parameters; give one each")
+    for m, p in zip(masks, parameters, strict=True):
+        if m is not None and m.shape != p.shape:
+            raise GradPivotError(
+                f"a mask has the shape {tuple(m.shape)}, its parameter {tuple(p.shape)}; they must be equal"
+            )
+        if m is not None and is_sharded(m) != is_sharded(p):
+            raise GradPivotError(
+                "a mask must be sharded as its parameter is: distribute_tensor(mask, p.device_mesh, p.placements)"
+            )
+    return [m for m, p in zip(masks, parameters, strict=True) if p.requires_grad]
+
+
+def apply_mask(gradients: Gradient, masks: Sequence[Tensor | None]) -> None:
+    """Zero the gradients where their mask is zero; a NaN stays one, so that it is still seen."""
+    for gradient, mask in zip(gradients, masks, strict=True):
+        if gradient is not None and mask is not None:
+            gradient.mul_(mask.to(gradient.dtype))

@@ -1,0 +1,24 @@
+from .batches import (
+    Batch as Batch,
+    PairedBatch as PairedBatch,
+    paired_plan as paired_plan,
+    plain_batch_size as plain_batch_size,
+    plain_plan as plain_plan,
+    sequential_plan as sequential_plan,
+)
+from .checkpoint import Checkpoint as Checkpoint
+from .gradients import Gradients as Gradients
+from .history import finite as finite
+from .loop import Loop as Loop
+from .normalisation import (
+    has_batch_statistics as has_batch_statistics,
+    recalibrate_over as recalibrate_over,
+    statistics_kept as statistics_kept,
+)
+from .outcome import (
+    Diverged as Diverged,
+    Moved as Moved,
+    Outcome as Outcome,
+    Progress as Progress,
+    RunnableMethod as RunnableMethod,
+)

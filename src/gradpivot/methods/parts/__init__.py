@@ -1,0 +1,1 @@
+"""Pieces that some methods are made of: Fisher information, the last layer."""

@@ -1,0 +1,1 @@
+"""Weights on disk: our own files, other people's checkpoints, renaming of keys."""

@@ -1,1 +1,0 @@
-"""Experiments as data: problems with their models and training, and which settings are compared on them."""

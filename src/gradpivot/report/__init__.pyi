@@ -1,0 +1,20 @@
+from .common.canvas import save_figure as save_figure
+from .common.exports import Exports as Exports
+from .common.tables import (
+    console_table as console_table,
+    judged as judged,
+    measurable as measurable,
+    point_table as point_table,
+    write_csv as write_csv,
+)
+from .generators.files import GENERATORS as GENERATORS
+from .paper.latent import latent_figure as latent_figure, latent_markdown as latent_markdown
+from .paper.toy import toy_figure as toy_figure
+from .run.figures import (
+    conflict_figure as conflict_figure,
+    frontier_figure as frontier_figure,
+    metrics_figure as metrics_figure,
+)
+from .run.page import write_page as write_page
+from .run.summary import summary as summary, summary_markdown as summary_markdown
+from .standings.files import STANDINGS as STANDINGS

@@ -1,0 +1,1 @@
+"""What all reports share: grid, Markdown, LaTeX, the frame of a page, charts, wording."""

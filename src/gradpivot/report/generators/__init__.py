@@ -1,0 +1,1 @@
+"""Generators: what samples show, with γ as a slider."""

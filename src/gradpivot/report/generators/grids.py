@@ -1,0 +1,230 @@
+"""What a comparison of generators shows as tables: the series, the paper's values, all runs."""
+
+from __future__ import annotations
+
+from gradpivot.evaluate import Frechet
+from gradpivot.report.common.grid import Cell, Grid, Section
+from gradpivot.report.common.tables import LOST
+from gradpivot.report.common.wording import MISSING, number, percent
+from gradpivot.report.generators.wording import (
+    distance_at,
+    distance_head,
+    distance_words,
+    judged_words,
+    over_seeds,
+    rho_words,
+    run_words,
+    sentences,
+    shown_run,
+    with_interval,
+)
+from gradpivot.results import (
+    GENERATED,
+    Estimate,
+    GeneratorSeries,
+    GeneratorSet,
+    GeneratorTable,
+    estimate,
+    generation,
+    paper_generation,
+)
+
+__all__ = ["generator_grids", "section"]
+
+
+def section(table: GeneratorTable) -> Section:
+    """A table with all that is said of it."""
+    told = sentences(table)
+    return Section(
+        title=table.title, sentences=told, notes=table.notes, grids=generator_grids(table), short=told
+    )
+
+
+def generator_grids(table: GeneratorTable) -> list[Grid]:
+    """Everything that is said of a table: the series, the paper, all runs."""
+    return [_series(table), *_beside(table), _runs(table)]
+
+
+def _series(table: GeneratorTable) -> Grid:
+    heads = (
+        "Series", "Shown run", "Δ ↓ (pp)", "H ↑ (×100)", "ρ ↓ (γ, still recognised)",
+        "UA ↑ (%)", "Kept recognised ↑ (%)", "to the original (pp)", *map(distance_head, table.distances),
+        "Time a run ↓ (s)", "× CUP ↓", "Runs", "Diverged ↓",
+    )  # fmt: skip
+    lines = tuple(tuple(map(Cell, _series_cells(table, row))) for row in table.rows)
+    models = sum(row.role != "run" for row in table.rows)
+    return Grid(
+        name="series",
+        title="Series",
+        heads=heads,
+        lines=lines,
+        caption=_caption(table),
+        texts=2,
+        models=models,
+    )
+
+
+def _series_cells(table: GeneratorTable, row: GeneratorSeries) -> list[str]:
+    if all(s.shown.diverged for s in row.whole):
+        shown = [LOST] * (3 + len(table.distances))
+    else:
+        shown = [over_seeds(row, "ua"), over_seeds(row, "ra"), _hundred(table.kept_change(row))]
+        shown += [shown_distance(row, kind) for kind in table.distances]
+    return [
+        row.name, shown_run(row), _hundred(row.delta), _hundred(row.hypervolume), rho_words(row), *shown,
+        # Nothing was run for the original.
+        _spread(row.seconds) if row.role != "original" else MISSING, number(row.cup_ratio),
+        str(row.runs), str(row.diverged),
+    ]  # fmt: skip
+
+
+def _hundred(value: Estimate | None) -> str:
+    return _spread(value, 100)
+
+
+def _spread(value: Estimate | None, scale: float = 1) -> str:
+    """The mean, and in brackets the standard deviation over seeds where there are several."""
+    if value is None:
+        return MISSING
+    shown = number(scale * value.mean)
+    return shown if value.std is None else f"{shown} ({number(scale * value.std)})"
+
+
+def shown_distance(row: GeneratorSeries, kind: Frechet) -> str:
+    """The chosen runs' distance, if all of them have it."""
+    values = [distance_at(generation(s.shown), kind) for s in row.whole]
+    found = None if None in values else estimate(values)
+    if found is None:
+        return MISSING
+    return distance_words(found.mean) + (f" ({distance_words(found.std)})" if found.std is not None else "")
+
+
+def _caption(table: GeneratorTable) -> str:
+    seeds = len(table.seeds)
+    shown = "nearest to the retrained model" if table.retrained else "with the largest fidelity + UA"
+    if seeds == 1:
+        over = f"One seed ({table.seeds[0]}), which decides no ranking; intervals are Wilson's, by the images alone."
+    else:
+        over = (
+            f"Means over {seeds} seeds and, in brackets, their standard deviation; "
+            "intervals are Student's over seeds."
+        )
+    return " ".join(
+        (
+            f"The shown run is that {shown}. UA is the share of the forgotten class's images that is not recognised as "
+            "such, 'kept recognised' the share of the other classes' that is, beside it the difference to the "
+            "original's.",
+            "Δ (to the retrained model) and H (of all runs) are on (fidelity, UA), per seed and then averaged.",
+            "ρ is Spearman's of γ and 1 − UA along γ, all else equal: −1 is a dial that turns evenly.",
+            judged_words(table),
+            over,
+            "Diverged runs count as zeros, and not at all in the time a run, which is that of the unlearning call with "
+            "its preparation.",
+        )
+    )
+
+
+def _beside(table: GeneratorTable) -> list[Grid]:
+    """The paper's Δ, H and run time, where it has the series."""
+    known = [row for row in table.series if paper_generation("", row.name, "seconds")]
+    if not known:
+        return []
+    heads = (
+        "Series",
+        "Δ ↓ (pp)",
+        "paper",
+        "H ↑ (×100)",
+        "paper",
+        "Time a run ↓ (s)",
+        "paper",
+        "× CUP ↓",
+        "paper",
+    )
+    lines = tuple(
+        tuple(map(Cell, (
+            row.name, _hundred(row.delta), _printed(table, row, "delta"), _hundred(row.hypervolume),
+            _printed(table, row, "hypervolume"), _spread(row.seconds), _printed(table, row, "seconds"),
+            number(row.cup_ratio), number(paper_ratio(row)),
+        )))
+        for row in known
+    )  # fmt: skip
+    if has_printed(table):
+        said = "Its M, sampler, features' N and machine are not given or not ours."
+    else:
+        said = (
+            f"Its values are of {', '.join(GENERATED)} out of CIFAR-10, from the least to the largest: another problem "
+            f"than ours, for orientation only."
+        )
+    return [
+        Grid(
+            name="paper", title="Beside the paper on CIFAR-10", heads=heads, lines=lines,
+            caption=f"Paper: arXiv:2510.19226, one seed. {said} What carries over is the ratio of run times.",
+        )
+    ]  # fmt: skip
+
+
+def has_printed(table: GeneratorTable) -> bool:
+    return table.dataset is not None and paper_generation(table.forget, "CUP", "delta") is not None
+
+
+def _printed(table: GeneratorTable, row: GeneratorSeries, measure: str) -> str:
+    scale = 1.0 if measure == "seconds" else 100.0
+    if measure == "seconds" or has_printed(table):
+        value = paper_generation(table.forget, row.name, measure)
+        return number(scale * value.mean if value else None)
+    values = [paper_generation(str(c), row.name, measure) for c in range(len(GENERATED))]
+    found = sorted(scale * value.mean for value in values if value)
+    return f"{number(found[0])} to {number(found[-1])}" if found else MISSING
+
+
+def paper_ratio(row: GeneratorSeries) -> float | None:
+    own, cup = (paper_generation("", name, "seconds") for name in (row.name, "CUP"))
+    return own.mean / cup.mean if own and cup else None
+
+
+def _runs(table: GeneratorTable) -> Grid:
+    classes = _classes(table)
+    heads = (
+        "Series", "Run", "Seed", "UA ↑ (%)", "Kept recognised ↑ (%)", "Fidelity ↑ (%)", "Δ ↓ (pp)",
+        *map(distance_head, table.distances), "Time ↓ (s)",
+        *(f"{name}{' ↓ forgotten' if name in table.forgotten else ''} (%)" for name in classes),
+    )  # fmt: skip
+    lines = tuple(
+        tuple(map(Cell, _run_cells(table, row, found, i, classes)))
+        for row in table.rows
+        for found in row.sets
+        for i in range(len(found.records))
+    )
+    return Grid(
+        name="runs", title="All runs", heads=heads, lines=lines, texts=2,
+        caption="Shares with 95 % Wilson intervals, by the number of images. The last columns are, class by class, the "
+        f"share of its images that is recognised as such. {judged_words(table)}",
+    )  # fmt: skip
+
+
+def _classes(table: GeneratorTable) -> list[int]:
+    """The forgotten classes, then the others that were asked for."""
+    asked = {name for scores in table.finite for name in scores.asked}
+    return [*table.forgotten, *sorted(asked - set(table.forgotten))]
+
+
+def _run_cells(
+    table: GeneratorTable, row: GeneratorSeries, found: GeneratorSet, i: int, classes: list[int]
+) -> list[str]:
+    point = found.frontier.points[i]
+    name = [row.name, run_words(found.frontier, point) if row.role == "run" else MISSING, str(found.seed)]
+    delta = found.delta_of(i)
+    if point.diverged:
+        lost = [LOST] * 3 + [number(_scaled(delta))] + [LOST] * len(table.distances)
+        return [*name, *lost, number(point.seconds), *([LOST] * len(classes))]
+    scores = generation(point)
+    shares = scores.recognised()
+    return [
+        *name, with_interval(scores, "ua"), with_interval(scores, "ra"), percent(scores.fidelity),
+        number(_scaled(delta)), *(distance_words(distance_at(scores, kind)) for kind in table.distances),
+        number(point.seconds or None), *(percent(shares.get(c)) for c in classes),
+    ]  # fmt: skip
+
+
+def _scaled(value: float | None) -> float | None:
+    return None if value is None else 100 * value

@@ -1,0 +1,1 @@
+"""One comparison: its figures, tables and interactive page."""

@@ -1,0 +1,210 @@
+"""Several seeds of one comparison: means with 95 % intervals, the ranking as it falls, and how even the dial is.
+
+H and Δ are computed per seed and then averaged; a seed-averaged point is no real model.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate import METRICS
+from gradpivot.results import Comparison, Frontier, epsilon_to, student_quantile
+
+__all__ = ["mean_interval", "summary", "summary_markdown"]
+
+PLANE = ("ra", "ua")
+
+
+def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    """The numbers over all seeds, JSON-able, fractions throughout.
+
+    Args:
+        comparisons: One per seed, all of the same frontiers.
+
+    Raises:
+        GradPivotError: if there is none.
+    """
+    if not comparisons:
+        raise GradPivotError("a summary needs at least one seed; give --seeds 1 or more")
+    names = [frontier.name for frontier in comparisons[0].frontiers]
+    columns = {name: [c.frontiers[i] for c in comparisons] for i, name in enumerate(names)}
+    spaces = {name: seeds for name, seeds in columns.items() if not _is_dial(seeds[0])}
+    return {
+        "schema": "gradpivot.summary/1",
+        "title": comparisons[0].title,
+        "problem": dict(comparisons[0].problem),
+        "seeds": [c.provenance.get("seed") for c in comparisons],
+        "original": _scores([c.original.scores.vector() for c in comparisons]),
+        "retrained": _scores([c.retrained.scores.vector() for c in comparisons if c.retrained]),
+        "methods": {name: _method(seeds, comparisons) for name, seeds in spaces.items()},
+        "dials": {name: _dial(seeds) for name, seeds in columns.items() if _is_dial(seeds[0])},
+        "provenance": dict(comparisons[0].provenance),
+    }
+
+
+def mean_interval(values: Sequence[float]) -> dict[str, float]:
+    """Mean and the half-width of its 95 % Student interval; infinite for one value, which decides nothing."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return {"mean": mean, "half": math.inf}
+    half = student_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return {"mean": mean, "half": half}
+
+
+def _is_dial(frontier: Frontier) -> bool:
+    """Whether the points differ in γ alone: a dial, not a search space."""
+    others = [{k: v for k, v in p.settings.items() if k != "gamma"} for p in frontier.points]
+    return frontier.knob == "gamma" and all(other == others[0] for other in others)
+
+
+def _scores(vectors: Sequence[tuple[float, ...]]) -> dict[str, dict[str, float]]:
+    if not vectors:
+        return {}
+    columns = zip(*vectors, strict=True)
+    return {name: mean_interval(column) for name, column in zip(METRICS, columns, strict=True)}
+
+
+def _method(seeds: Sequence[Frontier], comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    runs = [point for frontier in seeds for point in frontier.points]
+    return {
+        "settings": len(seeds[0].points),
+        "hypervolume": mean_interval([f.hypervolume() for f in seeds]),
+        "hypervolume_without_mia": mean_interval([f.hypervolume(METRICS[:3]) for f in seeds]),
+        "delta": mean_interval([f.distance() for f in seeds]),
+        "epsilon": mean_interval(
+            [epsilon_to(f.vectors(PLANE), _best_front(c)) for f, c in zip(seeds, comparisons, strict=True)]
+        ),
+        "diverged": sum(point.diverged is not None for point in runs),
+        "runs": len(runs),
+        "seconds": statistics.fmean(point.seconds for point in runs),
+    }
+
+
+def _best_front(comparison: Comparison) -> list[tuple[float, ...]]:
+    """The best known (RA, UA) front: all runs of all methods on that seed."""
+    return [vector for frontier in comparison.frontiers for vector in frontier.vectors(PLANE)]
+
+
+def _dial(seeds: Sequence[Frontier]) -> dict[str, Any]:
+    gammas = [point.knob for point in seeds[0].points]
+    ua = [[point.scores.ua for point in frontier.points] for frontier in seeds]
+    ra = [[point.scores.ra for point in frontier.points] for frontier in seeds]
+    jumps = [max((abs(b - a) for a, b in pairwise(row)), default=0.0) for row in ua]
+    return {
+        "gamma": gammas,
+        "ua": [statistics.fmean(column) for column in zip(*ua, strict=True)],
+        "ua_by_seed": ua,
+        "ra": [statistics.fmean(column) for column in zip(*ra, strict=True)],
+        "ra_least": [min(column) for column in zip(*ra, strict=True)],
+        "diverged": [
+            sum(point.diverged is not None for point in column)
+            for column in zip(*(f.points for f in seeds), strict=True)
+        ],
+        "monotone_seeds": sum(row == sorted(row) for row in ua),
+        "largest_jump": max(jumps),
+        "ra_where_ua_reaches_95": [
+            next((r for u, r in zip(us, rs, strict=True) if u >= 0.95), None)
+            for us, rs in zip(ua, ra, strict=True)
+        ],
+    }
+
+
+def summary_markdown(told: Mapping[str, Any]) -> str:
+    """The summary as a page: the table, the ranking and the dials."""
+    facts, environment = told["problem"], told["provenance"].get("environment", {})
+    lines = [
+        f"# {told['title']}",
+        "",
+        f"{len(told['seeds'])} seeds ({', '.join(map(str, told['seeds']))}), each with its own original and "
+        f"retrained model; {facts['n_forget']} samples to forget, {facts['n_retain']} to retain, "
+        f"{facts['n_test']} test samples. Means ± half-width of the 95 % Student interval over seeds. H ×100 "
+        f"(clean MIA), Δ and ε in percentage points. A diverged run counts as (0, 0, 0, 0).",
+        "",
+        f"Made by `{told['provenance'].get('command')}`.",
+        "",
+        f"Machine: {environment.get('machine')}, {environment.get('threads')} thread(s), torch "
+        f"{environment.get('packages', {}).get('torch')}; {environment.get('date')}.",
+        "",
+        "| | RA % | UA % | TA % | MIA % |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {name} | " + " | ".join(_pm(told[key][m]) for m in METRICS) + " |"
+            for name, key in (("Original", "original"), ("Retrain", "retrained"))
+            if told[key]
+        ),
+        "",
+        "## Sets of solutions",
+        "",
+        "| method | settings | H ↑ | H without MIA ↑ | Δ ↓ | ε to the best (RA, UA) front ↓ | diverged | s a run |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_method_line(name, method) for name, method in _ranked(told["methods"])),
+        "",
+        _verdict(told["methods"]),
+        "",
+        "## The dial",
+    ]
+    for name, dial in told["dials"].items():
+        lines += ["", *_dial_lines(name, dial, len(told["seeds"]))]
+    return "\n".join(lines) + "\n"
+
+
+def _ranked(methods: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(methods.items(), key=lambda item: -item[1]["hypervolume"]["mean"])
+
+
+def _method_line(name: str, method: Mapping[str, Any]) -> str:
+    numbers = " | ".join(
+        _pm(method[key]) for key in ("hypervolume", "hypervolume_without_mia", "delta", "epsilon")
+    )
+    return (
+        f"| {name} | {method['settings']} | {numbers} | {method['diverged']} of {method['runs']} | "
+        f"{method['seconds']:.2f} |"
+    )
+
+
+def _verdict(methods: Mapping[str, Any]) -> str:
+    """Who leads on H, and whether the intervals of the next one overlap."""
+    ranked = _ranked(methods)
+    if len(ranked) < 2:
+        return ""
+    (first, best), (second, next_best) = ranked[:2]
+    gap = best["hypervolume"]["mean"] - next_best["hypervolume"]["mean"]
+    apart = gap > best["hypervolume"]["half"] + next_best["hypervolume"]["half"]
+    how = (
+        "their intervals do not overlap"
+        if apart
+        else "their intervals overlap, so the seeds do not separate them"
+    )
+    return f"{first} has the largest mean H, {100 * gap:.2f} above {second}; {how}."
+
+
+def _dial_lines(name: str, dial: Mapping[str, Any], seeds: int) -> list[str]:
+    gammas = " | ".join(f"{g:g}" for g in dial["gamma"])
+    kept = [r for r in dial["ra_where_ua_reaches_95"] if r is not None]
+    reached = (
+        f"RA where UA first reaches 95 %: {100 * min(kept):.2f} at least ({len(kept)} of {seeds} seeds reach it)"
+        if kept
+        else "UA never reaches 95 %"
+    )
+    return [
+        f"{name}: UA monotone in γ on {dial['monotone_seeds']} of {seeds} seeds; largest step between neighbours "
+        f"{100 * dial['largest_jump']:.1f} points; {reached}.",
+        "",
+        f"| γ | {gammas} |",
+        "|---" * (len(dial["gamma"]) + 1) + "|",
+        "| UA %, mean | " + " | ".join(f"{100 * u:.1f}" for u in dial["ua"]) + " |",
+        "| RA %, mean | " + " | ".join(f"{100 * r:.1f}" for r in dial["ra"]) + " |",
+        "| RA %, least | " + " | ".join(f"{100 * r:.1f}" for r in dial["ra_least"]) + " |",
+        "| diverged seeds | " + " | ".join(map(str, dial["diverged"])) + " |",
+    ]
+
+
+def _pm(value: Mapping[str, float]) -> str:
+    if not math.isfinite(value["half"]):
+        return f"{100 * value['mean']:.2f}"
+    return f"{100 * value['mean']:.2f} ± {100 * value['half']:.2f}"

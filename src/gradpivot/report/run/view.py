@@ -1,0 +1,202 @@
+"""What the page's script draws: a comparison as small JSON-able data, fractions throughout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gradpivot.evaluate import METRICS, Scored, Scores
+from gradpivot.report.common.plane import plane_front, zoom_box
+from gradpivot.report.common.tables import judged, nearest, point_delta, rows
+from gradpivot.report.common.wording import (
+    direction,
+    family,
+    is_number,
+    kind_of,
+    number,
+    setting,
+    symbol,
+    verdict_point,
+)
+from gradpivot.results import Comparison, Frontier, Point, really_changed
+
+__all__ = ["gaps", "history_view", "payload", "uphill_shares", "verdict"]
+
+MOST_STEPS = 500
+"""More points than this a line cannot show; the page stays small with long runs."""
+
+
+def payload(comparison: Comparison) -> dict[str, Any]:
+    """Everything the script needs, and nothing it does not draw."""
+    frontiers = [judged(frontier, comparison) for frontier in comparison.frontiers]
+    models = {"original": comparison.original}
+    if comparison.retrained:
+        models["retrained"] = comparison.retrained
+    reference = comparison.retrained.classification if comparison.retrained else None
+    return {
+        "arrow": direction(kind_of(comparison)),
+        "models": [{**_point(point, reference), "name": name} for name, point in models.items()],
+        "frontiers": [_frontier(frontier) for frontier in frontiers],
+        "zoom": zoom_box(frontiers, list(models.values())),
+    }
+
+
+def _frontier(frontier: Frontier) -> dict[str, Any]:
+    front, shown = plane_front(frontier), nearest(frontier)
+    return {
+        "name": frontier.name,
+        "symbol": symbol(frontier.knob),
+        "gamma": frontier.knob == "gamma" and bool(frontier.points),
+        "points": [
+            {
+                **_point(point, frontier.reference),
+                "run": setting(frontier, point),
+                "family": family(frontier, point),
+            }
+            for point in frontier.points
+        ],
+        "front": [_index(frontier.points, point) for point in front],
+        "start": _index(frontier.points, shown) if shown else 0,
+    }
+
+
+def _index(points: Sequence[Point], wanted: Point) -> int:
+    # By identity: two runs with equal scores are still two runs.
+    return next(i for i, point in enumerate(points) if point is wanted)
+
+
+def _point(point: Point, reference: Scored | None) -> dict[str, Any]:
+    scores = point.classification
+    return {
+        "label": point.label,
+        "knob": _finite(point.knob),
+        **{metric: None if point.diverged else _with_interval(scores, metric) for metric in METRICS},
+        "svc": None if point.diverged else _finite(scores.mia_svc),
+        "svcDetermined": bool(scores.mia_svc_determined),
+        "delta": point_delta(point, reference),
+        "seconds": _finite(point.seconds),
+        "diverged": _diverged(point.diverged),
+        "history": history_view(point.history),
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON knows no NaN and no infinity."""
+    return value if is_number(value) else None
+
+
+def _with_interval(scores: Scores, metric: str) -> list[float] | None:
+    value = getattr(scores, metric)
+    return [value, *scores.interval(metric)] if is_number(value) else None
+
+
+def _diverged(diverged: Mapping[str, Any] | None) -> str | None:
+    if diverged is None:
+        return None
+    return f"diverged at step {diverged.get('step', '?')}: {diverged.get('reason') or 'not finite'}"
+
+
+def history_view(history: Mapping[str, Sequence[float | None]]) -> dict[str, Any] | None:
+    """The cosine over the steps, thinned out for drawing, with shares counted over all steps."""
+    cosine = list(history.get("cosine", ()))
+    known = [c for c in cosine if c is not None and is_number(c)]
+    uphill = uphill_shares(history)
+    if not known and uphill is None:
+        return None
+    steps = list(history.get("step") or range(len(cosine)))
+    every = max(1, math.ceil(len(cosine) / MOST_STEPS))
+    return {
+        "step": [_finite(s) for s in steps[: len(cosine) : every]],
+        "cosine": [round(c, 4) if c is not None and is_number(c) else None for c in cosine[::every]],
+        "every": every,
+        "conflict": sum(c < 0 for c in known) / len(known) if known else None,
+        "uphill": uphill,
+    }
+
+
+def uphill_shares(history: Mapping[str, Sequence[float | None]]) -> dict[str, Any] | None:
+    """On which share of steps a loss rose; None without the columns.
+
+    Where a run looked at both losses again after each step, they really rose on the step's own batches; steps that were
+    taken back do not count, nor does an L_f that was to be given back. Otherwise ⟨Δθ,f⟩ or ⟨Δθ,r⟩ was positive:
+    momentum, weight decay and Adam act after the pivot, so a conflict-free gradient promises no conflict-free step.
+    """
+    forget: Sequence[float | None] = history.get("delta_forget", ())
+    retain: Sequence[float | None] = history.get("delta_retain", ())
+    if "retain_change" in history:
+        forget, retain = really_changed(history)
+    pairs = [(f, r) for f, r in zip(forget, retain, strict=False) if is_number(f) and is_number(r)]
+    if not pairs:
+        return None
+    n = len(pairs)
+    return {
+        "forget": sum((f or 0) > 0 for f, _ in pairs) / n,
+        "retain": sum((r or 0) > 0 for _, r in pairs) / n,
+        "either": sum((f or 0) > 0 or (r or 0) > 0 for f, r in pairs) / n,
+        "steps": n,
+    }
+
+
+def verdict(comparison: Comparison) -> str:
+    """One sentence: what the first γ method (else the nearest one) forgets and keeps, and who is nearest."""
+    if not any(f.points for f in comparison.frontiers):
+        return "No method has been run yet: this is the original model alone."
+    named = zip(rows(comparison)[-len(comparison.frontiers) :], comparison.frontiers, strict=True)
+    methods = [(row, row.scores, frontier.knob) for row, frontier in named if row.scores]
+    recommended = comparison.provenance.get("quick", {}).get("recommended")
+    if not any(row.delta is not None for row, *_ in methods) and recommended:
+        return f"Recommended without a retrained model: {recommended['reason']}."
+    if not methods:
+        return _unjudged(comparison)
+    distances = [(row.delta, row.name) for row, *_ in methods if row.delta is not None]
+    best = min(distances)[1] if distances else methods[0][0].name
+    walked = [m for m in methods if m[2] == "gamma"] or [m for m in methods if m[0].name == best]
+    row, scores, _ = walked[0]
+    retrained = comparison.retrained.classification if comparison.retrained else None
+    words = verdict_point(scores, comparison.problem, retrained)
+    return f"{row.name} at {row.setting} {words}{_standing(row.name, distances)}."
+
+
+def _unjudged(comparison: Comparison) -> str:
+    if all(p.diverged for f in comparison.frontiers for p in f.points):
+        return "No run stayed finite, so there is nothing to recommend."
+    return (
+        "Not more is better here but nearer to a retrained model, and there is none, so no run can be recommended; run "
+        "Retrain, or a quick trace, which recommends without one."
+    )
+
+
+def _standing(name: str, distances: Sequence[tuple[float, str]]) -> str:
+    if not distances:
+        return ""
+    delta, best = min(distances)
+    own = next(d for d, other in distances if other == name)
+    gap = f"Δ {number(100 * delta, 1)} points"
+    if len(distances) == 1:
+        return f", {gap} from the retrained model"
+    if own == delta:
+        return f"; of {len(distances)} methods it comes nearest to the retrained model ({gap})"
+    return f"; nearest to the retrained model comes {best} ({gap})"
+
+
+def gaps(comparison: Comparison) -> list[str]:
+    """What is missing from this comparison, and what that takes away from the page."""
+    runs = [p for f in comparison.frontiers for p in f.points]
+    walked = [f for f in comparison.frontiers if f.knob == "gamma" and f.points]
+    lost = sum(p.diverged is not None for p in runs)
+    found = []
+    if comparison.retrained is None:
+        found.append("There is no retrained model, so Δ and the star in the chart are missing; run Retrain.")
+    if not runs:
+        found.append("No method has been run yet: there is only the original model to show.")
+    elif not walked:
+        found.append("No method here walks along γ, so the slider and its charts are missing; trace CUP.")
+    elif all(len(f.points) == 1 for f in walked):
+        found.append("There is one γ only, so the slider has nowhere to go; trace more settings.")
+    if lost:
+        every = "All" if lost == len(runs) else f"{lost} of {len(runs)}"
+        found.append(f"{every} runs diverged. They count as (0, 0, 0, 0) and are marked with a cross.")
+    if walked and not any(history_view(p.history) for f in walked for p in f.points):
+        found.append("No run recorded its gradients, so the conflict over the steps cannot be shown.")
+    return found

@@ -1,0 +1,1 @@
+"""Methods ranked over seeds and problems."""

@@ -1,0 +1,155 @@
+"""Standings as text: console, Markdown, LaTeX (booktabs), CSV and JSON, the paper's values beside ours."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.report.common.grid import markdown_page
+from gradpivot.report.common.latex import latex_page
+from gradpivot.report.common.tables import rich_table, spreadsheet_text
+from gradpivot.report.common.wording import number
+from gradpivot.report.standings.grids import JUDGED, marks, section
+from gradpivot.report.standings.wording import NAMES, head, paper_title, scaled, sentences, spread, unit
+from gradpivot.results import MEASURES, Estimate, Measure, PaperValue, Series, Standings, Table
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+__all__ = [
+    "CSV_HEADS", "standings_console", "standings_csv", "standings_json", "standings_latex", "standings_markdown",
+]  # fmt: skip
+
+CSV_HEADS = (
+    "problem", "task", "protocol", "series", "role", "forget", "measure", "unit", "mean", "std", "std over classes",
+    "n", "low", "high", "mean over seeds", "low over seeds", "high over seeds", "paper", "paper std",
+    "paper dataset", "note",
+)  # fmt: skip
+
+
+def standings_markdown(standings: Standings) -> str:
+    """All tables as one Markdown page."""
+    return markdown_page("Standings", standings.notes, map(section, standings.tables))
+
+
+def standings_latex(standings: Standings) -> str:
+    r"""All tables for LaTeX; needs ``\usepackage{booktabs}`` and nothing else."""
+    return latex_page("standings", standings.notes, map(section, standings.tables))
+
+
+def standings_csv(standings: Standings) -> str:
+    """Tidy: one line per table, series, what is forgotten (``all`` for all) and measure.
+
+    Percent, percentage points, ×100 and seconds as the column ``unit`` says; ``low`` and ``high`` are the 95 %
+    Student interval. Text cannot be taken for a formula. Notes on the whole come last, a line each with the role
+    ``note`` and nothing but the last column.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_HEADS)
+    for table in standings.tables:
+        for row in table.rows:
+            writer.writerows([*line, ""] for line in _csv_lines(table, row))
+    for note in standings.notes:
+        writer.writerow(
+            ["note" if column == "role" else "" for column in CSV_HEADS[:-1]] + [spreadsheet_text(note)]
+        )
+    return text.getvalue()
+
+
+def _csv_lines(table: Table, row: Series) -> Iterator[list[str | float | int | None]]:
+    texts = [
+        spreadsheet_text(part) for part in (table.problem, table.task, table.protocol, row.name, row.role)
+    ]
+    dataset = f"{table.dataset} (context)" if table.context else table.dataset or ""
+    for measure in MEASURES:
+        m = row.measures[measure]
+        if m is not None:
+            values = [m.over_seeds.mean, m.over_seeds.low, m.over_seeds.high]
+            paper = table.paper(row, measure)
+            yield [*texts, "all", measure, unit(measure), *_csv_estimate(measure, m.over_sets, m.std_forget),
+                   *(scaled(measure, v) for v in values), *_csv_paper(measure, paper, dataset)]  # fmt: skip
+    for forget, cells in row.classes.items() if len(row.classes) > 1 else ():
+        for measure, cell in cells.items():
+            if cell is not None:
+                paper = table.paper(row, measure, forget)
+                yield [*texts, spreadsheet_text(forget), measure, unit(measure), *_csv_estimate(measure, cell, None),
+                       None, None, None, *_csv_paper(measure, paper, dataset)]  # fmt: skip
+
+
+def _csv_estimate(measure: str, value: Estimate, classes: float | None) -> list[float | int | None]:
+    mean, std, low, high = (scaled(measure, v) for v in (value.mean, value.std, value.low, value.high))
+    return [mean, std, scaled(measure, classes), value.n, low, high]
+
+
+def _csv_paper(measure: str, value: PaperValue | None, dataset: str) -> list[str | float | None]:
+    if value is None:
+        return [None, None, ""]
+    return [scaled(measure, value.mean), scaled(measure, value.std), dataset]
+
+
+def standings_json(standings: Standings) -> str:
+    """Everything, fractions and seconds, under the schema ``gradpivot.standings/1``."""
+    return json.dumps(standings.to_dict(), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def standings_console(standings: Standings) -> Group:
+    """All tables for the terminal, 80 columns wide, with who leads and what is missing."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[Any] = [Text(note, style="yellow") for note in standings.notes]
+    for table in standings.tables:
+        parts += [_console_table(table), Text()]
+        parts += [Text(text) for text in sentences(table)] + [Text()]
+        if table.dataset:
+            parts += [_console_paper(table), Text()]
+        parts += [Text(note, style="yellow") for note in table.notes]
+    return Group(*parts)
+
+
+_CONSOLE = ("ra", "ua", "ta", "mia", "delta", "hypervolume", "hypervolume_without_mia", "hypervolume_svc")
+
+
+def _console_table(table: Table) -> Any:
+    from rich.text import Text
+
+    styles = {"best": "bold", "second": "underline"}
+    lines: list[list[str | Text]] = []
+    marked = {measure: marks(table, measure) for measure in JUDGED}
+    for row in table.rows:
+        line: list[str | Text] = [row.name]
+        for m in _CONSOLE:
+            mark = marked.get(m, {}).get(row.name, "") if row.role == "run" else ""
+            line.append(Text(_mean(m, row.measures[m]), style=styles.get(mark, "")))
+        lines.append([*line, _mean("seconds", row.measures["seconds"]), str(row.diverged)])
+    heads = [
+        "Method",
+        *(head(m, table.kind).replace("→ retrained", "→") for m in _CONSOLE),
+        "Time ↓ (s)",
+        "Diverged",
+    ]
+    note = f"Means over {len(table.places)} sets (class, seed); the scores are those of each set's run nearest to " \
+        "the retrained model. ✗ = diverged runs, which count as zeros."  # fmt: skip
+    return rich_table(table.title, note, heads, lines)
+
+
+def _console_paper(table: Table) -> Any:
+    heads = ["Method"]
+    for measure in ("delta_svc", "hypervolume_svc"):
+        heads += [NAMES[measure], "paper"]
+    lines = [
+        [row.name, *(text for m in ("delta_svc", "hypervolume_svc")
+                     for text in (spread(m, row.measures[m]), spread(m, table.paper(row, m))))]
+        for row in table.rows if row.role != "original"
+    ]  # fmt: skip
+    return rich_table(
+        f"Beside the {paper_title(table)}", "Δ and H with the SVC's MIA, as the paper's.", heads, lines
+    )
+
+
+def _mean(measure: str, value: Measure | None) -> str:
+    return number(scaled(measure, value.over_sets.mean if value else None))

@@ -1,0 +1,5 @@
+"""Sets of runs: records, frontiers, dominance, hypervolume, distance, standings, the paper's numbers. No torch."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

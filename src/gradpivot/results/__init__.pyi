@@ -1,0 +1,42 @@
+from ._estimate import (
+    Estimate as Estimate,
+    estimate as estimate,
+    spearman as spearman,
+    student_quantile as student_quantile,
+)
+from ._standings import Standings as Standings, Table as Table, standings as standings
+from .changes import really_changed as really_changed
+from .comparison import Comparison as Comparison
+from .dial import Dial as Dial
+from .frontier import Frontier as Frontier, Point as Point
+from .generator_tables import compare_generators as compare_generators
+from .generators import (
+    Generators as Generators,
+    GeneratorSeries as GeneratorSeries,
+    GeneratorSet as GeneratorSet,
+    GeneratorTable as GeneratorTable,
+    are_generators as are_generators,
+    generation as generation,
+    recognised_rho as recognised_rho,
+)
+from .paper import GENERATED as GENERATED, PaperValue as PaperValue, paper_generation as paper_generation
+from .pareto import (
+    distance as distance,
+    epsilon_to as epsilon_to,
+    hypervolume as hypervolume,
+    nondominated as nondominated,
+)
+from .ranking import CRITERIA as CRITERIA, Ranking as Ranking, Rival as Rival, comparable as comparable
+from .record import Record as Record, Role as Role
+from .selection import (
+    Condition as Condition,
+    check_metric as check_metric,
+    parse_conditions as parse_conditions,
+)
+from .series import (
+    MEASURES as MEASURES,
+    Measure as Measure,
+    Series as Series,
+    SolutionSet as SolutionSet,
+    forget_words as forget_words,
+)

@@ -1,0 +1,127 @@
+"""Controllability: how evenly the unlearning follows the knob, which the paper claims and does not measure.
+
+Along one knob, all other settings equal: Spearman's ρ(knob, UA), the largest UA jump between neighbouring values,
+and the share of runs that stayed finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from gradpivot.results._estimate import Estimate, estimate, spearman
+from gradpivot.results.frontier import Point
+
+__all__ = ["Dial", "dials"]
+
+LEAST = 3
+"""A dial has at least three values: two points always rise or fall evenly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dial:
+    """A series walked along its knob with all other settings equal.
+
+    Attributes:
+        knob: The setting: ``gamma``.
+        others: The settings that make this dial one of several, such as ``{"lr": 0.01}``.
+        values: The values of the knob, rising.
+        rho: Spearman's ρ(knob, UA) per set, finite runs only, over the sets; None where UA never varied.
+        jump: The largest UA jump between neighbours per set, finite runs only.
+        largest_jump: The largest of all sets.
+        finite: The share of runs that did not diverge.
+        runs: How many runs.
+        sets: How many (forget, seed) sets have this dial.
+        scores: Each score at each value of the knob, over the finite runs of all sets; None where all diverged.
+        diverged: Diverged runs at each value.
+    """
+
+    knob: str
+    others: Mapping[str, Any]
+    values: tuple[float, ...]
+    rho: Estimate | None
+    jump: Estimate | None
+    largest_jump: float | None
+    finite: float
+    runs: int
+    sets: int
+    scores: Mapping[str, tuple[Estimate | None, ...]]
+    diverged: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary."""
+        return {
+            "knob": self.knob,
+            "others": dict(self.others),
+            "values": list(self.values),
+            "spearman": self.rho and self.rho.to_dict(),
+            "jump": self.jump and self.jump.to_dict(),
+            "largest_jump": self.largest_jump,
+            "finite": self.finite,
+            "runs": self.runs,
+            "sets": self.sets,
+            "scores": {name: [e and e.to_dict() for e in column] for name, column in self.scores.items()},
+            "diverged": list(self.diverged),
+        }
+
+
+def dials(sets: Sequence[Sequence[Point]], knob: str = "gamma") -> list[Dial]:
+    """The dials of a series: one for each combination of its other settings with at least three knob values.
+
+    Args:
+        sets: The runs of each (forget, seed) set.
+        knob: The setting walked along. Runs that walk along another one (whose ``knob`` is not that setting)
+            are left out.
+    """
+    families: dict[str, dict[int, list[Point]]] = {}
+    for index, points in enumerate(sets):
+        for point in points:
+            if point.knob is not None and point.settings.get(knob) == point.knob:
+                others = repr([item for item in point.settings.items() if item[0] != knob])
+                families.setdefault(others, {}).setdefault(index, []).append(point)
+    walked = [
+        lines
+        for lines in families.values()
+        if len({p.knob for line in lines.values() for p in line}) >= LEAST
+    ]
+    names = _varying([next(iter(lines.values()))[0] for lines in walked], knob)
+    found = [_dial(list(lines.values()), knob, names) for lines in walked]
+    return sorted(found, key=lambda dial: [_sort_key(value) for value in dial.others.values()])
+
+
+def _dial(lines: Sequence[Sequence[Point]], knob: str, names: Sequence[str]) -> Dial:
+    runs = [point for line in lines for point in line]
+    columns: dict[float, list[Point]] = {}
+    for point in runs:
+        columns.setdefault(float(point.knob or 0.0), []).append(point)
+    values = tuple(sorted(columns))
+    alive = [sorted((p for p in line if not p.diverged), key=lambda p: p.knob or 0.0) for line in lines]
+    jumps = [
+        max(abs(b.scores.ua - a.scores.ua) for a, b in pairwise(line)) for line in alive if len(line) > 1
+    ]
+    lost = tuple(sum(p.diverged is not None for p in columns[value]) for value in values)
+    return Dial(
+        knob=knob, others={name: runs[0].settings.get(name) for name in names}, values=values,
+        rho=estimate(spearman([p.knob or 0.0 for p in line], [p.scores.ua for p in line]) for line in alive),
+        jump=estimate(jumps), largest_jump=max(jumps, default=None),
+        finite=1 - sum(lost) / len(runs), runs=len(runs), sets=len(lines),
+        scores={m: tuple(_column(columns[value], m) for value in values) for m in runs[0].scores.metrics},
+        diverged=lost,
+    )  # fmt: skip
+
+
+def _column(points: Sequence[Point], metric: str) -> Estimate | None:
+    return estimate(float(getattr(p.scores, metric)) for p in points if not p.diverged)
+
+
+def _varying(examples: Sequence[Point], knob: str) -> list[str]:
+    """The settings that tell several dials of a series apart."""
+    names = dict.fromkeys(name for point in examples for name in point.settings if name != knob)
+    return [name for name in names if len({repr(p.settings.get(name)) for p in examples}) > 1]
+
+
+def _sort_key(value: object) -> tuple[int, float, str]:
+    number = isinstance(value, int | float)
+    return (0, float(value), "") if number else (1, 0.0, str(value))  # type: ignore[arg-type]

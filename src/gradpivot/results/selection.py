@@ -1,0 +1,109 @@
+"""Conditions people type, such as ``"UA>=95"``, and picking a point that meets them.
+
+Units: percent in a typed condition, fractions in a mapping (``{"ua": 0.95}``), as everywhere.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate import METRICS
+
+__all__ = ["Condition", "check_metric", "parse_conditions"]
+
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
+_PATTERN = re.compile(r"^\s*([A-Za-z_]+)\s*(>=|<=|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*$")
+_SMALLER_IS_BETTER = ("auc",)
+# 0.95 stored as a share of 20 samples is 19/20; comparing it with a typed 95 must not fail by rounding.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One bound on one score, as a fraction."""
+
+    metric: str
+    comparison: str
+    bound: float
+
+    def __str__(self) -> str:
+        percent = 100 * self.bound
+        return f"{self.metric.upper()}{self.comparison}{percent:g}{'%' if 0 < percent < 1 else ''}"
+
+    def holds(self, scores: Any) -> bool:
+        """Whether ``scores``, which have the metric as an attribute, meet the bound."""
+        slack = _ROUNDING if self.comparison == "<=" else -_ROUNDING
+        bound = self.bound + (slack if "=" in self.comparison else 0.0)
+        return _COMPARISONS[self.comparison](float(getattr(scores, self.metric)), bound)
+
+
+def parse_conditions(
+    text: str | Mapping[str, float], metrics: Sequence[str] = METRICS
+) -> tuple[Condition, ...]:
+    """Read ``"UA>=95, RA>=99"`` (percent) or ``{"ua": 0.95}`` (fractions: at least; at most for an attack's AUC).
+
+    Args:
+        text: The conditions.
+        metrics: The scores they may be about.
+
+    Raises:
+        GradPivotError: with the part that could not be read and an example of one that can.
+    """
+    if isinstance(text, Mapping):
+        return tuple(_from_pair(name, bound, metrics) for name, bound in text.items())
+    conditions = []
+    for part in re.split(r",|\band\b", text):
+        match = _PATTERN.match(part)
+        if not match:
+            raise GradPivotError(
+                f"cannot read the condition {part.strip()!r}; write a score, a comparison and a "
+                f'percentage, for example "UA>=95, RA>=99"'
+            )
+        name, comparison, number, sign = match.groups()
+        if 0 < float(number) < 1 and not sign:
+            raise GradPivotError(
+                f"{part.strip()} asks for {float(number):g} %; write {name}{comparison}{100 * float(number):g}, or "
+                f"{name}{comparison}{number}% if that is what you mean"
+            )
+        conditions.append(_checked(name.lower(), comparison, float(number) / 100, metrics))
+    return tuple(conditions)
+
+
+def check_metric(name: str, metrics: Sequence[str] = METRICS) -> str:
+    """The score of that name, in the case we use.
+
+    Raises:
+        GradPivotError: with the names there are.
+    """
+    if name.lower() not in metrics:
+        raise GradPivotError(f"unknown score {name!r}; the scores are {', '.join(metrics)}")
+    return name.lower()
+
+
+def _from_pair(name: str, bound: float, metrics: Sequence[str]) -> Condition:
+    comparison = "<=" if name.lower() in _SMALLER_IS_BETTER else ">="
+    try:
+        return _checked(name.lower(), comparison, float(bound), metrics)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, GradPivotError):
+            raise
+        raise GradPivotError(
+            f"{name} is compared with {bound!r}; give a fraction, for example {{'ua': 0.95}}"
+        ) from None
+
+
+def _checked(name: str, comparison: str, bound: float, metrics: Sequence[str]) -> Condition:
+    check_metric(name, metrics)
+    if not 0 <= bound <= 1:
+        raise GradPivotError(
+            f"{name} is compared with {100 * bound:g} %; a share lies between 0 and 100 % "
+            f"(typed conditions are in percent, mappings in fractions)"
+        )
+    return Condition(name, comparison, bound)

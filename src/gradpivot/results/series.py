@@ -1,0 +1,349 @@
+"""A series: what one method gave on each (class, seed), judged set by set and summed up. No torch.
+
+H and Δ are computed per set and then averaged; a setting averaged over seeds is no real model.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate import METRICS
+from gradpivot.results._estimate import Estimate, estimate
+from gradpivot.results.dial import Dial, dials
+from gradpivot.results.frontier import Frontier, Point
+from gradpivot.results.pareto import hypervolume
+from gradpivot.results.record import Record, Role
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+
+__all__ = [
+    "MEASURES", "Measure", "Place", "Series", "SolutionSet", "forget_words", "gather", "place_order",
+]  # fmt: skip
+
+EVERY = (*METRICS, "mia_svc")
+# Columns of EVERY: with the clean MIA, with the SVC's, without.
+CLEAN, SVC, WITHOUT = [0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 2]
+DISTANCES = {"delta": CLEAN, "delta_svc": SVC}
+VOLUMES = {"hypervolume": CLEAN, "hypervolume_svc": SVC, "hypervolume_without_mia": WITHOUT}
+MEASURES = (
+    *METRICS, "mia_svc", "delta", "delta_svc", "hypervolume", "hypervolume_svc", "hypervolume_without_mia",
+    "seconds", "space_seconds",
+)  # fmt: skip
+"""What is measured on every set: the shown run's scores, the set's distance and volume, time a run and in all.
+
+Time a run is over finite runs: one that diverged stopped early, and must not look fast.
+"""
+
+Place = tuple[str, int]
+"""What was forgotten, and the seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolutionSet:
+    """The set S of one series for one (forget, seed), judged.
+
+    Attributes:
+        forget: What was forgotten.
+        seed: Of the original, the reference and the runs.
+        frontier: The runs and their reference.
+        shown: The run nearest to the retrained model (the paper's row); without one the largest sum of scores.
+        values: Each of :data:`MEASURES`; None where it cannot be judged.
+        retrain_seconds: How long the reference took, or None.
+        diverged: How many runs diverged; they count as zeros.
+        undetermined: On how many finite runs the SVC was undetermined.
+    """
+
+    forget: str
+    seed: int
+    frontier: Frontier
+    shown: Point | None
+    values: Mapping[str, float | None]
+    retrain_seconds: float | None
+    diverged: int
+    undetermined: int
+
+    @property
+    def place(self) -> Place:
+        """What was forgotten, and the seed."""
+        return self.forget, self.seed
+
+    @property
+    def runs(self) -> int:
+        """How many runs, diverged ones included."""
+        return len(self.frontier.points)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """One measure of a series over its sets.
+
+    Attributes:
+        over_sets: Over all (forget, seed) sets.
+        over_seeds: Averaged over what was forgotten first: one value a seed.
+        std_forget: Standard deviation of the means per forgotten class, the bracket of the paper's Table 1.
+    """
+
+    over_sets: Estimate
+    over_seeds: Estimate
+    std_forget: float | None
+
+    @property
+    def bracket(self) -> float | None:
+        """What the paper prints in brackets: the spread over classes; for one class that over seeds."""
+        return self.over_sets.std if self.std_forget is None else self.std_forget
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary: the sets' estimate, with the other two views in it."""
+        return {
+            **self.over_sets.to_dict(),
+            "std_forget": self.std_forget,
+            "over_seeds": self.over_seeds.to_dict(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """A row of a table.
+
+    Attributes:
+        name: What tables call it.
+        role: ``run`` for a method; ``original`` and ``retrained`` for the two models beside them.
+        method: The method's registered name.
+        sets: One per (forget, seed), in order.
+        measures: Each of :data:`MEASURES` over the whole sets, or None.
+        classes: The same by what was forgotten, over seeds.
+        missing: The (forget, seed) that other series of the table have.
+        incomplete: Sets with fewer runs than this series' largest, as (place, runs); they enter no average.
+        dials: How evenly it follows γ, for each combination of its other settings.
+        retrain_ratio: Seconds a finite run over the seconds of retraining, on the whole sets that have both.
+        space_ratio: The same for all runs of a set together, diverged ones included.
+    """
+
+    name: str
+    role: Role
+    method: str
+    sets: tuple[SolutionSet, ...]
+    measures: Mapping[str, Measure | None]
+    classes: Mapping[str, Mapping[str, Estimate | None]]
+    missing: tuple[Place, ...] = ()
+    incomplete: tuple[tuple[Place, int], ...] = ()
+    dials: tuple[Dial, ...] = ()
+    retrain_ratio: float | None = None
+    space_ratio: float | None = None
+
+    @property
+    def whole(self) -> tuple[SolutionSet, ...]:
+        """The sets that averages rest on: those as large as the largest. A series always has one."""
+        return _whole(self.sets)
+
+    @property
+    def runs(self) -> int:
+        """Runs in all sets."""
+        return sum(s.runs for s in self.sets)
+
+    @property
+    def diverged(self) -> int:
+        """Diverged runs in all sets."""
+        return sum(s.diverged for s in self.sets)
+
+    @property
+    def undetermined(self) -> float | None:
+        """The share of finite runs on which the SVC's MIA is noise; None if no run is finite."""
+        alive = self.runs - self.diverged
+        return sum(s.undetermined for s in self.sets) / alive if alive else None
+
+    @property
+    def largest(self) -> int:
+        """The runs of its largest set."""
+        return max((s.runs for s in self.sets), default=0)
+
+    def by_place(self, measure: str) -> dict[Place, float]:
+        """The measure on each whole set on which it is known."""
+        values = ((s.place, s.values[measure]) for s in self.whole)
+        return {place: value for place, value in values if value is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary, fractions and seconds."""
+        return {
+            "name": self.name,
+            "role": self.role,
+            "method": self.method,
+            "runs": self.runs,
+            "runs_a_set": self.largest,
+            "diverged": self.diverged,
+            "svc_undetermined": self.undetermined,
+            "retrain_ratio": self.retrain_ratio,
+            "space_ratio": self.space_ratio,
+            "measures": {name: m and m.to_dict() for name, m in self.measures.items()},
+            "classes": {
+                forget: {name: e and e.to_dict() for name, e in row.items()}
+                for forget, row in self.classes.items()
+            },
+            "missing": [list(place) for place in self.missing],
+            "incomplete": [
+                {"forget": f, "seed": s, "runs": n, "of": self.largest} for (f, s), n in self.incomplete
+            ],
+            "dials": [dial.to_dict() for dial in self.dials],
+            "sets": {
+                "forget": [s.forget for s in self.sets],
+                "seed": [s.seed for s in self.sets],
+                "runs": [s.runs for s in self.sets],
+                "whole": [s.runs == self.largest for s in self.sets],
+                "diverged": [s.diverged for s in self.sets],
+                **{name: [s.values[name] for s in self.sets] for name in MEASURES},
+            },
+        }
+
+
+def forget_words(kind: str, forget: str) -> str:
+    """What was forgotten in a sentence: ``class 3``, or ``random 10 %``."""
+    return f"class {forget}" if kind == "class" else f"{kind} {forget}".strip()
+
+
+def place_order(place: Place) -> tuple[Any, ...]:
+    """By what was forgotten, then by seed."""
+    forget, seed = place
+    # "10" after "9": the numbers in a name sort as numbers.
+    parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", forget)]
+    return parts, seed
+
+
+def gather(
+    name: str,
+    role: Role,
+    kind: str,
+    runs: Mapping[Place, list[Record]],
+    references: Mapping[Place, Point],
+    places: set[Place],
+) -> Series:
+    """Judge the sets of one series.
+
+    Args:
+        name: What tables call it.
+        role: Method, original or reference.
+        kind: What was forgotten: ``class``, ``random``, …
+        runs: Its records by (forget, seed).
+        references: The retrained models by (forget, seed).
+        places: Every (forget, seed) of the table.
+
+    Raises:
+        GradPivotError: if a score of a run that did not diverge is not finite.
+    """
+    ordered = sorted(runs, key=place_order)
+    method = runs[ordered[0]][0].method
+    sets = tuple(
+        _judge(place, name, method, kind, [r.point for r in runs[place]], references.get(place))
+        for place in ordered
+    )
+    whole = _whole(sets)
+    return Series(
+        name=name, role=role, method=method, sets=sets,
+        measures={m: _measure(whole, m) for m in MEASURES},
+        classes=_classes(whole),
+        missing=tuple(sorted(places - set(runs), key=place_order)),
+        incomplete=tuple((s.place, s.runs) for s in sets if s.runs < whole[0].runs),
+        dials=tuple(dials([s.frontier.points for s in whole])) if role == "run" else (),
+        retrain_ratio=_retrain_ratio(whole, "seconds"), space_ratio=_retrain_ratio(whole, "space_seconds"),
+    )  # fmt: skip
+
+
+def _whole(sets: Sequence[SolutionSet]) -> tuple[SolutionSet, ...]:
+    # A set under way has a smaller H and a larger Δ for want of runs, not of the method.
+    largest = max((s.runs for s in sets), default=0)
+    return tuple(s for s in sets if s.runs == largest)
+
+
+def _judge(
+    place: Place, name: str, method: str, kind: str, points: Sequence[Point], reference: Point | None
+) -> SolutionSet:
+    """H, Δ, the shown run and the clock of one set."""
+    import numpy as np
+
+    raw = np.array([p.scores.vector(EVERY) for p in points])
+    lost = np.array([p.diverged is not None for p in points])
+    if not np.isfinite(raw[~lost]).all():
+        raise GradPivotError(
+            f"{name}, {forget_words(kind, place[0])}, seed {place[1]}: a run that did not diverge has a score that "
+            f"is not a number; run it again"
+        )
+    raw[lost] = 0.0
+    ideal = reference.scores if reference and not reference.diverged else None
+    frontier = Frontier(name=name, method=method, points=points, reference=ideal, kind=kind)
+    judged = kind == "class" or ideal is not None
+    vectors = raw if kind == "class" or not judged else np.array(frontier.vectors(EVERY))
+    gaps = None if ideal is None else raw - ideal.vector(EVERY)
+    far = {m: None if gaps is None else _lengths(gaps[:, axes]) for m, axes in DISTANCES.items()}
+    shown = _shown(raw, lost, far["delta"]) if judged else None
+    finite = [p.seconds for p in points if p.diverged is None]
+    values: dict[str, float | None] = {
+        **{m: float(raw[shown, i]) if shown is not None else None for i, m in enumerate(EVERY)},
+        **{m: None if lengths is None else float(lengths.min()) for m, lengths in far.items()},
+        **{m: hypervolume(vectors[:, axes]) if judged else None for m, axes in VOLUMES.items()},
+        "seconds": math.fsum(finite) / len(finite) if finite else None,
+        "space_seconds": math.fsum(p.seconds for p in points),
+    }
+    return SolutionSet(
+        forget=place[0], seed=place[1], frontier=frontier, values=values, diverged=int(lost.sum()),
+        shown=points[shown] if shown is not None else None,
+        retrain_seconds=reference.seconds if reference else None,
+        undetermined=sum(not p.classification.mia_svc_determined for p in points if not p.diverged),
+    )  # fmt: skip
+
+
+def _shown(raw: Matrix, lost: Flags, distances: Matrix | None) -> int:
+    """The paper's row: nearest to the retrained model, else the largest sum; at a tie a finite run, then by key."""
+    import numpy as np
+
+    cost = -raw[:, CLEAN].sum(axis=1) if distances is None else distances
+    return int(np.lexsort((lost, cost))[0])
+
+
+def _lengths(gaps: Matrix) -> Matrix:
+    import numpy as np
+
+    lengths: Matrix = np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
+    return lengths
+
+
+def _measure(sets: Sequence[SolutionSet], name: str) -> Measure | None:
+    over_sets = estimate(s.values[name] for s in sets)
+    over_seeds = estimate(_means((s.seed, s.values[name]) for s in sets))
+    if over_sets is None or over_seeds is None:
+        return None
+    classes = estimate(_means((s.forget, s.values[name]) for s in sets))
+    return Measure(over_sets=over_sets, over_seeds=over_seeds, std_forget=classes.std if classes else None)
+
+
+def _means(values: Iterable[tuple[Any, float | None]]) -> list[float]:
+    """The mean of each group."""
+    groups: dict[Any, list[float]] = {}
+    for group, value in values:
+        if value is not None:
+            groups.setdefault(group, []).append(value)
+    return [math.fsum(group) / len(group) for group in groups.values()]
+
+
+def _classes(sets: Sequence[SolutionSet]) -> dict[str, dict[str, Estimate | None]]:
+    groups: dict[str, list[SolutionSet]] = {}
+    for s in sets:
+        groups.setdefault(s.forget, []).append(s)
+    return {
+        forget: {m: estimate(s.values[m] for s in group) for m in MEASURES}
+        for forget, group in groups.items()
+    }
+
+
+def _retrain_ratio(sets: Sequence[SolutionSet], measure: str) -> float | None:
+    known = ((s.values[measure], s.retrain_seconds) for s in sets)
+    both = [(run, again) for run, again in known if run is not None and again]
+    return math.fsum(run for run, _ in both) / math.fsum(again for _, again in both) if both else None

@@ -1,0 +1,24 @@
+from .checks import check_fits as check_fits, check_run as check_run
+from .folder import (
+    read_config as read_config,
+    read_scores as read_scores,
+    refuse_used as refuse_used,
+    write_run as write_run,
+    write_training as write_training,
+)
+from .keys import record_key as record_key
+from .original import original_model as original_model, train_original as train_original
+from .run import (
+    Options as Options,
+    Result as Result,
+    Running as Running,
+    run_method as run_method,
+    split_for as split_for,
+)
+from .training import (
+    Epoch as Epoch,
+    FitToAll as FitToAll,
+    Trained as Trained,
+    everything as everything,
+    train_model as train_model,
+)

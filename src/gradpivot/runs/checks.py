@@ -1,0 +1,132 @@
+"""What is looked at before anything is computed: an error after hours of work loses them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from gradpivot.data import ForgetSplit, Loader
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate import check_scorable
+from gradpivot.geometry import is_sharded
+from gradpivot.methods import Method
+from gradpivot.runtime import evaluating, isolated
+from gradpivot.tasks import predicts
+
+if TYPE_CHECKING:
+    from gradpivot.tasks import Task
+
+__all__ = ["check_fits", "check_run"]
+
+
+def check_run(
+    model: nn.Module,
+    split: ForgetSplit,
+    method: Method,
+    task: Task,
+    *,
+    seed: int = 0,
+    retain_scored: int | None = None,
+) -> None:
+    """Raise, before anything is computed, if one of these is not what it should be, or what comes out not scorable.
+
+    Args:
+        model: The trained model.
+        split: What to forget.
+        method: How.
+        task: How to run the model on a batch.
+        seed: The run's.
+        retain_scored: On how many retain samples RA is taken; None for all.
+    """
+    _check_model(model)
+    if not isinstance(method, Method):
+        raise GradPivotError(f"the method is {method!r}; give one with its settings, such as CUP(gamma=0.5)")
+    if not isinstance(seed, int):
+        raise GradPivotError(f"the seed is {seed!r}; give a whole number")
+    if not isinstance(split, ForgetSplit):
+        raise GradPivotError(
+            f"the split is a {type(split).__name__}; say what to forget, for example "
+            f"ForgetSplit.by_class(train, test, 3)"
+        )
+    if predicts(task):
+        check_scorable(split, retain_scored)
+    check_fits(model, split, task)
+    if getattr(method, "batchnorm", None) == "recalibrate" and len(split.retain_indices) < 2:
+        raise GradPivotError(
+            "batchnorm is 'recalibrate', and one sample to keep has no variance; use batchnorm='frozen'"
+        )
+
+
+def check_fits(
+    model: nn.Module, split: ForgetSplit, task: Task, *, called: str = "the model", advice: str = ""
+) -> None:
+    """Raise, in one line, if the model cannot be run on the data: one pass over two of the samples to keep.
+
+    Args:
+        model: In any mode; it gets that back.
+        split: Whose training data.
+        task: How to run the model on a batch.
+        called: What the model is to whoever reads the error.
+        advice: What to do, if there is more to say than what the data and the weights are.
+    """
+    two = split.retain_indices[:2]
+    sample = split.train[int(two[0])]
+    pictures = [part for part in _parts(sample) if type(part).__module__.startswith("PIL.")]
+    if pictures:
+        raise GradPivotError(
+            "a sample holds a PIL image, which torch cannot stack; give the data set a transform that makes tensors, "
+            "such as torchvision.transforms.ToTensor()"
+        )
+    weight = next(iter(model.parameters()), None)
+    if weight is None:
+        raise GradPivotError("the model has no parameters; there is nothing to unlearn")
+    with isolated(0), torch.no_grad(), evaluating(model):
+        try:
+            batch = next(Loader(split.train, weight.device, seed=0).batches([two], epoch=0))
+            (task.predict if predicts(task) else task.retain_loss)(model, batch)
+        except GradPivotError:
+            raise
+        except Exception as error:
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            kinds = ", ".join(_kind(part) for part in _parts(sample))
+            raise GradPivotError(
+                f"{called} cannot be run on the data ({told}); a sample is ({kinds}), and the weights are "
+                f"{_short(weight.dtype)}{advice and '; '}{advice}"
+            ) from error
+
+
+def _parts(sample: Any) -> Sequence[Any]:
+    return sample if isinstance(sample, tuple | list) else [sample]
+
+
+def _kind(part: Any) -> str:
+    """A part of a sample in a few words."""
+    shape = getattr(part, "shape", None)
+    return type(part).__name__ if shape is None else f"{_short(part.dtype)} {tuple(shape)}"
+
+
+def _short(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _check_model(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise GradPivotError(f"the model is a {type(model).__name__}; give a trained torch.nn.Module")
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        raise GradPivotError(
+            "the model is wrapped in DistributedDataParallel; give model.module, unlearn() reduces itself"
+        )
+    for name, parameter in model.named_parameters():
+        if is_sharded(parameter):
+            raise GradPivotError(
+                f"the weight {name} is sharded, and unlearn() copies whole models; give the model before fully_shard, "
+                f"or use Pivot in a loop of your own"
+            )
+        if not math.isfinite(float(parameter.detach().double().sum())):
+            raise GradPivotError(
+                f"the weight {name} holds NaN or infinity before unlearning; load a sound checkpoint"
+            )

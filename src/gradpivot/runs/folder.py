@@ -1,0 +1,161 @@
+"""What every run leaves behind: settings, environment, split, scores, history and weights, enough to run it again."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from gradpivot.errors import GradPivotError
+from gradpivot.runtime import replacing, write_text
+
+if TYPE_CHECKING:
+    from gradpivot.data import ForgetSplit
+    from gradpivot.evaluate import Scores
+    from gradpivot.runs.run import Result
+    from gradpivot.runs.training import Trained
+
+__all__ = ["read_config", "read_scores", "refuse_used", "write_run", "write_training"]
+
+_SCHEMA = "gradpivot.run/1"
+_TRAINING_SCHEMA = "gradpivot.training/1"
+
+
+def refuse_used(folder: Path, overwrite: bool) -> None:
+    """Raise, before the work, if the folder holds a finished run that must not be replaced, or cannot be written."""
+    if not overwrite and (folder / "metrics.json").exists():
+        raise GradPivotError(
+            f"{folder} holds a finished run already; name another folder with --out, or pass --overwrite"
+        )
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise GradPivotError(
+            f"{folder} cannot be written ({there} does not allow it); name another with --out"
+        )
+
+
+def write_run(
+    folder: Path,
+    config: Mapping[str, Any],
+    split: ForgetSplit,
+    result: Result,
+    original: Scores | None = None,
+) -> None:
+    """Write the folder; ``metrics.json`` comes last, so a folder that has it is complete.
+
+    Args:
+        folder: Where.
+        config: The settings, as they are read back.
+        split: What was forgotten.
+        result: What came out.
+        original: The scores there were before.
+    """
+    from gradpivot.models import save_weights
+
+    write_text(folder / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+    write_text(folder / "environment.json", _json(result.provenance["environment"]))
+    split.save(folder / "split.json")
+    _write_history(folder / "history.csv", result.history)
+    facts = {"method": result.method.label, "split": split.hash, "diverged": result.diverged}
+    save_weights(result.model, folder / "model.safetensors", facts)
+    metrics = {
+        "schema": _SCHEMA,
+        "label": result.method.label,
+        "scores": None if result.scores is None else result.scores.to_dict(),
+        "original": None if original is None else original.to_dict(),
+        "asked_ua": result.asked_ua,
+        "seconds": result.seconds,
+        "diverged": result.diverged,
+        "provenance": result.provenance,
+    }
+    write_text(folder / "metrics.json", _json(metrics))
+
+
+def write_training(folder: Path, config: Mapping[str, Any], trained: Trained) -> None:
+    """Write what training left; ``metrics.json`` comes last, so a folder that has it is complete."""
+    from gradpivot.models import save_weights
+
+    facts = {name: value for name, value in trained.provenance.items() if name != "environment"}
+    write_text(folder / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+    write_text(folder / "environment.json", _json(trained.provenance["environment"]))
+    save_weights(
+        trained.model,
+        folder / "model.safetensors",
+        {
+            **facts,
+            "test_accuracy": trained.test_accuracy,
+            "test_loss": trained.test_loss,
+            "diverged": trained.diverged,
+        },
+    )
+    metrics = {
+        "schema": _TRAINING_SCHEMA,
+        "label": trained.recipe.label,
+        "test_accuracy": trained.test_accuracy,
+        "test_loss": trained.test_loss,
+        "epochs": [dataclasses.asdict(epoch) for epoch in trained.epochs],
+        "seconds": trained.seconds,
+        "evaluation_seconds": trained.evaluation_seconds,
+        "images_per_second": trained.images_per_second,
+        "diverged": trained.diverged,
+        "provenance": trained.provenance,
+    }
+    write_text(folder / "metrics.json", _json(metrics))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The settings of a run.
+
+    Raises:
+        GradPivotError: if the folder is not a run's.
+    """
+    try:
+        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise GradPivotError(f"{folder} is not a run folder: it has no config.yaml") from None
+    except yaml.YAMLError as error:
+        raise GradPivotError(f"{folder}/config.yaml is damaged ({error})") from None
+    if not isinstance(config, dict):
+        raise GradPivotError(f"{folder}/config.yaml is damaged: it holds no settings")
+    return config
+
+
+def read_scores(folder: Path) -> dict[str, Any]:
+    """The scores a run recorded.
+
+    Raises:
+        GradPivotError: if there are none or they are damaged.
+    """
+    try:
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        if metrics["schema"] == _TRAINING_SCHEMA:
+            raise GradPivotError(
+                f"{folder} is a training's; repeat it with gradpivot train --config {folder}/config.yaml --out another"
+            )
+        if metrics["scores"] is None:
+            raise GradPivotError(
+                f"{folder} is a generator's run, which has no RA, UA, TA and MIA; judge its samples"
+            )
+        scores: dict[str, Any] = metrics["scores"]
+    except FileNotFoundError:
+        raise GradPivotError(f"{folder} has no metrics.json: that run did not finish") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise GradPivotError(f"{folder}/metrics.json is damaged ({error})") from None
+    return scores
+
+
+def _write_history(path: Path, history: Mapping[str, list[Any]]) -> None:
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(history)
+        writer.writerows(zip(*history.values(), strict=True))
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,15 @@
+from .atomic import replacing as replacing, write_text as write_text
+from .modes import evaluating as evaluating
+from .parallel import Gradient as Gradient, Part as Part, Replicas as Replicas, Side as Side
+from .progress import bar as bar, bar_below_lines as bar_below_lines
+from .provenance import environment as environment
+from .randomness import (
+    derive as derive,
+    draw_labels as draw_labels,
+    draw_rows as draw_rows,
+    draw_strata as draw_strata,
+    drawing_for as drawing_for,
+    isolated as isolated,
+    reseed as reseed,
+    rewinder as rewinder,
+)

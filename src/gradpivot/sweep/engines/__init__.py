@@ -1,0 +1,1 @@
+"""Where cells are run: local processes or a Ray cluster, one file each."""

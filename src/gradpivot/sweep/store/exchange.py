@@ -1,0 +1,51 @@
+"""Finished runs as JSON lines, to be committed to a repository or merged into another store."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gradpivot.errors import GradPivotError
+from gradpivot.results import Record
+from gradpivot.runtime import write_text
+from gradpivot.sweep.store.records import seal, unsealed
+
+__all__ = ["read_exported", "write_exported"]
+
+
+def write_exported(path: str | Path, records: Sequence[Record]) -> None:
+    """Write runs, one sealed line each."""
+    lines = [json.dumps(seal(r.key, r.to_dict()), sort_keys=True, ensure_ascii=False) for r in records]
+    write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def read_exported(path: Path) -> Iterator[Record]:
+    """The runs in a file.
+
+    Raises:
+        GradPivotError: naming the line that cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise GradPivotError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise GradPivotError(
+            f"{path} is not text in UTF-8; give what 'gradpivot store export' wrote"
+        ) from None
+    # Not splitlines: a line separator may stand inside a text, and JSON leaves it as it is.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            record = Record.from_dict(unsealed(json.loads(line)))
+            # The key becomes a file's name.
+            if not re.fullmatch(r"[0-9a-f]{8,64}", record.key):
+                raise ValueError(f"its key is {record.key!r}")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise GradPivotError(
+                f"{path}, line {number} is not an exported run ({error}); nothing was taken in"
+            ) from None
+        yield record

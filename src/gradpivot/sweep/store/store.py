@@ -1,0 +1,288 @@
+"""The store of a sweep: finished runs that survive anything, and who is working on what. No torch.
+
+The truth is one checksummed file per finished run (:mod:`gradpivot.sweep.store.records`). Beside them lies an index
+(:mod:`gradpivot.sweep.store.index`), which only makes reading fast and can be deleted at any time: it is rebuilt from
+the files. It also holds the claims (:mod:`gradpivot.sweep.store.leases`).
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import sqlite3
+import time
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from gradpivot.errors import GradPivotError
+from gradpivot.results import Record
+from gradpivot.runtime import replacing, write_text
+from gradpivot.sweep.store import leases
+from gradpivot.sweep.store.exchange import read_exported, write_exported
+from gradpivot.sweep.store.index import Index
+from gradpivot.sweep.store.leases import Leases
+from gradpivot.sweep.store.records import Records, Stamp
+
+__all__ = ["Failure", "Store"]
+
+SCHEMA = "gradpivot.store/1"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS records (key TEXT PRIMARY KEY, size INTEGER, modified INTEGER, row TEXT);
+CREATE TABLE IF NOT EXISTS failures (key TEXT PRIMARY KEY, what TEXT, reason TEXT, seen REAL);
+"""
+
+Failure = tuple[str, str, str]
+"""Key, what was run, why it failed."""
+
+
+class Store:
+    """A folder of finished runs.
+
+    Args:
+        folder: Where it is.
+        create: Whether to make it if it is not there.
+
+    Raises:
+        GradPivotError: if it is not there, is something else, or was made by a newer version.
+    """
+
+    def __init__(self, folder: str | Path, *, create: bool = False) -> None:
+        self.folder = Path(folder)
+        self._records = Records(self.folder / "runs")
+        self.id = self._open(create)
+        self._index = Index(self.folder / "index.sqlite", _TABLES + leases.TABLE)
+        self._leases = Leases(self._index)
+
+    @property
+    def damaged(self) -> list[Path]:
+        """Record files that were found but could not be trusted."""
+        return self._records.damaged
+
+    def original_path(self, key: str) -> Path:
+        """Where an original model's weights are kept."""
+        return self.folder / "originals" / f"{key}.safetensors"
+
+    def put_original(self, key: str, weights: bytes) -> None:
+        """Keep an original model's weights and their checksum; a claim on it ends."""
+        path = self.original_path(key)
+        with replacing(path) as temporary:
+            temporary.write_bytes(weights)
+        write_text(path.with_suffix(".sha256"), hashlib.sha256(weights).hexdigest() + "\n")
+        self.release(key)
+
+    def has_original(self, key: str) -> bool:
+        """Whether an original's weights are there and sound; a damaged file is named in :attr:`damaged`."""
+        path = self.original_path(key)
+        try:
+            expected = path.with_suffix(".sha256").read_text(encoding="utf-8").strip()
+            if hashlib.sha256(path.read_bytes()).hexdigest() == expected:
+                return True
+        except FileNotFoundError:
+            return False
+        except UnicodeDecodeError:
+            pass
+        self.damaged.append(path)
+        return False
+
+    def checkpoint_path(self, key: str) -> Path:
+        """Where a run in flight keeps its resumable state."""
+        return self.folder / "checkpoints" / f"{key}.pt"
+
+    # Records
+
+    def put(self, record: Record) -> None:
+        """Keep a finished run: first its file, then its line in the index; a claim on it ends."""
+        stamp = self._records.put(record.key, record.to_dict())
+        with self._index.transaction() as index:
+            _remember(index, record, stamp)
+            index.execute("DELETE FROM leases WHERE key = ?", (record.key,))
+            index.execute("DELETE FROM failures WHERE key = ?", (record.key,))
+
+    def has(self, key: str) -> bool:
+        """Whether a finished run can be read; its checksum is checked."""
+        return self._records.get(key) is not None
+
+    def get(self, key: str) -> Record | None:
+        """A finished run with its telemetry, or None if there is none that can be trusted."""
+        content = self._records.get(key)
+        return None if content is None else Record.from_dict(content)
+
+    def done(self, keys: Sequence[str]) -> dict[str, bool]:
+        """Which of these runs are finished, and whether they diverged. Every file is read and checked."""
+        found = {}
+        for key in keys:
+            content = self._records.get(key)
+            if content is not None:
+                found[key] = content["point"]["diverged"] is not None
+        return found
+
+    def records(self) -> list[Record]:
+        """All finished runs without telemetry, in a fixed order.
+
+        Only files that are new or changed since the last time are read, so 100,000 runs take seconds.
+        """
+        self._refresh()
+        rows = self._index.read("SELECT row FROM records ORDER BY key")
+        with _no_collection():
+            # As one text: 100,000 small ones take twice as long.
+            return [
+                Record.from_dict(values) for values in json.loads(f"[{','.join(row for (row,) in rows)}]")
+            ]
+
+    def check(self) -> tuple[int, list[str]]:
+        """Read every run and original: how many files are sound, and the names of those that are not."""
+        keys = [key for key, _ in self._records.stamps()]
+        weights = sorted((self.folder / "originals").glob("*.safetensors"))
+        sound = sum(self.has(key) for key in keys) + sum(self.has_original(path.stem) for path in weights)
+        unsealed = [path for path in weights if not path.with_suffix(".sha256").exists()]
+        return sound, [path.name for path in (*self.damaged, *unsealed)]
+
+    def _refresh(self) -> None:
+        """Make the index agree with the files."""
+        known = {
+            key: Stamp(size, modified)
+            for key, size, modified in self._index.read("SELECT key, size, modified FROM records")
+        }
+        on_disk = dict(self._records.stamps())
+        changed = [key for key, stamp in on_disk.items() if known.get(key) != stamp]
+        gone = [key for key in known if key not in on_disk]
+        if not changed and not gone:
+            return
+        # Read before the transaction: a sweep under way must not wait for 100,000 files.
+        found = [
+            (content, on_disk[key]) for key in changed if (content := self._records.get(key)) is not None
+        ]
+        with self._index.transaction() as index:
+            index.executemany("DELETE FROM records WHERE key = ?", [(key,) for key in (*gone, *changed)])
+            for content, stamp in found:
+                _remember(index, Record.from_dict(content), stamp)
+
+    # Claims
+
+    def claim(self, keys: Iterable[str], most: int) -> list[str]:
+        """Up to ``most`` of ``keys`` that nobody works on, now ours until we finish, release or die."""
+        return self._leases.claim(keys, most)
+
+    def heartbeat(self) -> None:
+        """Say that we are alive: our claims last another lease."""
+        self._leases.heartbeat()
+
+    def claimed_elsewhere(self) -> int:
+        """How many runs other live sweeps on this store are working on."""
+        return self._leases.elsewhere()
+
+    def release(self, key: str | None = None) -> None:
+        """Give up one claim, or all of ours."""
+        self._leases.release(key)
+
+    # Failures
+
+    def fail(self, key: str, what: str, reason: str) -> None:
+        """Note that a run could not be done; the next sweep tries it again. Not if another has done it meanwhile."""
+        self.release(key)
+        if self.has(key):
+            return
+        with self._index.transaction() as index:
+            index.execute(
+                "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", (key, what, reason, time.time())
+            )
+
+    def failures(self, keys: Collection[str] | None = None) -> list[Failure]:
+        """The runs (of these, if given) that could not be done, the latest last."""
+        rows = self._index.read("SELECT key, what, reason FROM failures ORDER BY seen")
+        return [row for row in rows if keys is None or row[0] in keys]
+
+    # Exchange
+
+    def export(self, path: str | Path, *, pictures: bool = True) -> int:
+        """Write all finished runs as JSON lines, to be committed or merged; give their number.
+
+        Args:
+            path: Where to.
+            pictures: Whether what generators drew goes with them: nine tenths of such a file.
+        """
+        records = [record if pictures else replace(record, pictures=None) for record in self.records()]
+        write_exported(path, records)
+        return len(records)
+
+    def take_in(self, path: str | Path) -> tuple[int, int, int]:
+        """Read exported runs: how many were new, here already (and stayed), and of these how many with other scores.
+
+        Raises:
+            GradPivotError: naming the line that cannot be read; nothing of the file is taken then.
+        """
+        records = list({record.key: record for record in read_exported(Path(path))}.values())
+        here = {record.key: self.get(record.key) for record in records}
+        new = [record for record in records if here[record.key] is None]
+        stamped = [(record, self._records.put(record.key, record.to_dict())) for record in new]
+        with self._index.transaction() as index:
+            for record, stamp in stamped:
+                _remember(index, record, stamp)
+        known = [(mine, record) for record in records if (mine := here[record.key]) is not None]
+        return len(new), len(known), sum(m.point.scores != r.point.scores for m, r in known)
+
+    def close(self) -> None:
+        """Give up our claims and close the index."""
+        try:
+            self.release()
+        finally:
+            self._index.close()
+
+    # The folder
+
+    def _open(self, create: bool) -> str:
+        path = self.folder / "store.json"
+        if self.folder.exists() and not self.folder.is_dir():
+            raise GradPivotError(f"{self.folder} is a file; name a folder for the store")
+        if not path.exists():
+            if not create:
+                raise GradPivotError(
+                    f"there is no store in {self.folder}; make one with 'gradpivot sweep digits --store {self.folder}'"
+                )
+            _make_once(path, json.dumps({"schema": SCHEMA, "id": uuid.uuid4().hex}) + "\n")
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            schema, identity = content["schema"], str(content["id"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise GradPivotError(
+                f"{path} is damaged ({error}); delete that one file, the runs beside it are safe"
+            ) from None
+        if schema != SCHEMA:
+            raise GradPivotError(f"{self.folder} has the schema {schema!r}; this version reads {SCHEMA!r}")
+        return identity
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the garbage collector, which looks through all that is being made, again and again."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+def _make_once(path: Path, text: str) -> None:
+    """Write a file that of several processes only the first makes; the others find it, and whole."""
+    mine = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    write_text(mine, text)
+    try:
+        path.hardlink_to(mine)
+    except FileExistsError:
+        pass
+    except OSError:
+        # A file system without links; the last one wins there.
+        mine.replace(path)
+    finally:
+        mine.unlink(missing_ok=True)
+
+
+def _remember(index: sqlite3.Connection, record: Record, stamp: Stamp) -> None:
+    row = json.dumps(record.without_history().to_dict())
+    index.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", (record.key, *stamp, row))

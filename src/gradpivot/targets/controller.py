@@ -1,0 +1,227 @@
+"""Unlearning towards a target: ``until`` and ``keep`` in, a model and the verdict out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate import check_scorable, evaluate
+from gradpivot.runs import Result, Running, check_run
+from gradpivot.runtime import Replicas
+from gradpivot.targets.conditions import Seen, Targets
+from gradpivot.targets.finished import Shelf
+from gradpivot.targets.looking import Looker, Looks, same_kind, steering_split
+from gradpivot.targets.sampled import SampleLooker
+from gradpivot.targets.search import MOST_RUNS, Found, Search, Try
+from gradpivot.tasks import predicts
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data import ForgetSplit
+    from gradpivot.evaluate import Examination
+    from gradpivot.loop import Outcome
+    from gradpivot.methods import Method
+    from gradpivot.results import Condition
+
+__all__ = ["Targeted", "check_walkable", "forget_checkpoints", "search_for", "unlearn_until"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Targeted(Result):
+    """What unlearning towards a target gave; ``scores`` are the final ones, on the test part it never looked at.
+
+    Attributes:
+        targets: What was asked for.
+        met: Whether all conditions hold, by what it steered by.
+        binding: The condition that could not be met beside the others; None if all are.
+        seen: The scores of the model on what it was steered by.
+        steered_on: How many samples of which sets these are, and where the validation data are from.
+        tries: The runs on the way; empty if the original met the target.
+        cost: Everything, looks included, in plain runs of the method.
+        auc: The attack's AUC against the test part, if a condition is about it.
+    """
+
+    targets: Targets
+    met: bool
+    binding: Condition | None
+    seen: Seen
+    steered_on: dict[str, Any]
+    tries: tuple[Try, ...]
+    cost: float
+    auc: float | None
+
+    @property
+    def asked_ua(self) -> float | None:
+        """None: the targets say what was asked for, and the verdict whether it was reached."""
+        return None
+
+    @property
+    def missed(self) -> str | None:
+        """None likewise."""
+        return None
+
+    @property
+    def verdict(self) -> str:
+        """One line: met, or what binds and what the best compromise is like."""
+        here = _rendered(self.seen)
+        if self.met and self.is_original:
+            return f"the original meets {self.targets} already ({here}): nothing was changed"
+        if self.met:
+            return f"{self.targets} is met ({here}); cost {self.cost:.2f} plain runs"
+        told = self.provenance["target"]["binding_seen"]
+        what = "is the original, unchanged:" if self.is_original else "has"
+        return (
+            f"{self.targets} was not met: {self.binding} binds (seen: {_rendered(Seen(**told))}); the best compromise "
+            f"{what} {here}; cost {self.cost:.2f} plain runs"
+        )
+
+
+def _rendered(seen: Seen) -> str:
+    return ", ".join(f"{name.upper()} {100 * value:.2f} %" for name, value in seen.to_dict().items())
+
+
+def unlearn_until(
+    model: nn.Module,
+    split: ForgetSplit,
+    method: Method,
+    targets: Targets,
+    running: Running,
+    *,
+    examination: Examination | None = None,
+) -> Targeted:
+    """Run a method until the targets are met, and score what comes out; see :func:`gradpivot.unlearn`.
+
+    Args:
+        model: The trained model; it is not changed.
+        split: What to forget.
+        method: How.
+        targets: How much.
+        running: How it is computed. Files that its ``keep_checkpoint`` leaves are deleted by
+            :func:`forget_checkpoints`.
+        examination: How a generator is judged; its UA and RA are those of samples.
+
+    Raises:
+        GradPivotError: for a method that starts over: there is no line back to the original; for a generator without
+            an examination.
+    """
+    split = split.with_validation()
+    asked = targets.metrics_until | targets.metrics_keep
+    if predicts(running.task):
+        # Before the search: one part steers, the other has the last word after all of it.
+        check_scorable(split, running.retain_scored)
+        if "auc" in asked:
+            same_kind(steering_split(split), "validation")
+            same_kind(split, "test")
+    found, looker = search_for(model, split, method, targets, running, examination)
+    unlearned = time.perf_counter()
+    scores = None
+    if predicts(running.task):
+        scores = evaluate(found.model, split, running.task, **running.looking)
+    auc = None
+    if "auc" in asked:
+        auc = Looker(split, running.task, 1.0, **running.looking).look(found.model, {"auc"}).auc
+    if running.checkpoint is not None and not running.keep_checkpoint:
+        forget_checkpoints(running.checkpoint, running.replicas)
+    last = found.tries[found.place.run - 1].method if found.place.run else method
+    target = _told(found, targets, looker, split)
+    return Targeted(
+        model=found.model,
+        scores=scores,
+        method=last,
+        history=found.history,
+        seconds=found.seconds,
+        evaluation_seconds=time.perf_counter() - unlearned,
+        diverged=None,
+        provenance={
+            **running.provenance(split, last, model),
+            "target": {**target, "auc_on_test": auc},
+        },
+        targets=targets,
+        met=found.met,
+        binding=found.binding,
+        seen=found.place.seen,
+        steered_on=target["steered_on"],
+        tries=found.tries,
+        cost=found.cost,
+        auc=auc,
+    )
+
+
+def search_for(
+    model: nn.Module,
+    split: ForgetSplit,
+    method: Method,
+    targets: Targets,
+    running: Running,
+    examination: Examination | None = None,
+) -> tuple[Found, Looks]:
+    """The part of :func:`unlearn_until` that steers: the data of ``split.test`` are not within its reach."""
+    steering, shelf = steering_split(split), Shelf(running.checkpoint, running.replicas)
+    check_run(model, steering, method, running.task, seed=running.seed, retain_scored=running.retain_scored)
+    check_walkable(method)
+    looker = _looker(steering, running, method.gradients(split), targets, examination)
+
+    def run(number: int, chosen: Method, start: nn.Module) -> Outcome:
+        key = f"{running.key(split, chosen, start)} target"
+        done = shelf.take(number, key, start)
+        if done is not None:
+            return done
+        loop = running.loop(shelf.in_flight(number))
+        outcome = loop.run(chosen, start, running.task, steering, key=key)
+        shelf.put(number, key, outcome)
+        return outcome
+
+    settle = partial(running.settle, steering, method)
+    return Search(model, method, targets, looker, run, settle).go(), looker
+
+
+def _looker(
+    split: ForgetSplit, running: Running, plain: float, targets: Targets, examination: Examination | None
+) -> Looks:
+    if predicts(running.task):
+        return Looker(split, running.task, plain, **running.looking)
+    if examination is None:
+        raise GradPivotError(
+            "a generator predicts no label, so targets are about its samples, and unlearn() does not know how to judge "
+            "these; give an examination to gradpivot.targets.controller.unlearn_until, or use `gradpivot unlearn "
+            "--problem` with one that has judging"
+        )
+    looker = SampleLooker(examination, plain)
+    looker.check(targets.metrics_until | targets.metrics_keep)
+    return looker
+
+
+def check_walkable(method: Method) -> None:
+    """Raise for a method that starts over: there is no line back to the original."""
+    if method.starts_over:
+        raise GradPivotError(
+            f"{method.title} starts over, and a target is walked to from the original's weights; use CUP or another "
+            f"method that changes them, or run {method.title} without until"
+        )
+
+
+def forget_checkpoints(checkpoint: str | Path, replicas: Replicas | None = None) -> None:
+    """Delete what a finished search has left beside ``checkpoint``."""
+    Shelf(Path(checkpoint), replicas or Replicas.current()).clear(MOST_RUNS)
+
+
+def _told(found: Found, targets: Targets, looker: Looks, split: ForgetSplit) -> dict[str, Any]:
+    """The search, JSON-able."""
+    return {
+        "until": list(map(str, targets.until)),
+        "keep": list(map(str, targets.keep)),
+        "met": found.met,
+        "binding": None if found.binding is None else str(found.binding),
+        "binding_seen": None if found.binding_seen is None else found.binding_seen.to_dict(),
+        "run": found.place.run,
+        "share": found.place.share,
+        "seen": found.place.seen.to_dict(),
+        "steered_on": {**looker.sizes, "validation_source": split.validation_source},
+        "cost": found.cost,
+        "tries": [one.to_dict() for one in found.tries],
+    }

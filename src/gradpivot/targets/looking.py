@@ -1,0 +1,186 @@
+"""Looking: the scores of a model on forget, retain and validation data, by as few forward passes as the question needs.
+
+It is given a split whose test part is the validation data (:func:`steering_split`), so that the final test part is not
+even within its reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from gradpivot.data import shuffled
+from gradpivot.errors import GradPivotError, NonFiniteError
+from gradpivot.evaluate import SetPredictions, attack_auc, predictions, scored_part, threshold_attack
+from gradpivot.runtime import evaluating
+from gradpivot.targets.conditions import Seen
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data import ForgetSplit
+    from gradpivot.runtime import Replicas
+    from gradpivot.tasks import Task
+
+__all__ = ["FORWARD", "Looker", "Looks", "same_kind", "steering_split"]
+
+FORWARD = 1 / 3
+"""What a forward pass of a sample costs, in gradients of a sample: a backward pass takes two forward passes' work."""
+LOOKED_AT = 2000
+RETAIN_SHARE = 0.15
+"""RA is looked at on all retain samples, but on no more than 2,000 if that costs over this share of a plain run."""
+FRAGILE = 16
+"""A quick look takes this part of the retain samples: those the model was least sure of."""
+
+
+def steering_split(split: ForgetSplit) -> ForgetSplit:
+    """The split with its validation data in the place of the test data, which are not in it any more."""
+    return replace(split, test=split.validation, validation=None, validation_source="none")
+
+
+def same_kind(split: ForgetSplit, called: str) -> np.ndarray:
+    """The test samples of the forgotten classes; for other forgetting the whole set is of the same kind.
+
+    Args:
+        split: Whose test part.
+        called: What that part is to whoever reads the error.
+    """
+    if split.kind != "class":
+        return np.arange(len(split.test))
+    alike = np.flatnonzero(np.isin(split.test_labels, split.classes))
+    if len(alike) == 0:
+        raise GradPivotError(
+            f"the {called} data have no sample of a forgotten class to compare with, and AUC cannot be measured; "
+            f"give {called} data that have, or ask for UA or MIA"
+        )
+    return alike
+
+
+class Looks(Protocol):
+    """What a search steers by."""
+
+    tells_degree: bool
+    """Whether UA is the degree of forgetting that CUP can be asked for."""
+    is_limited: bool
+    """Whether what looks cost counts towards the search's budget."""
+    spent: float
+    """The looks so far, in plain runs."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many samples of each kind are looked at."""
+        ...
+
+    def look(self, model: nn.Module, metrics: Collection[str], *, quick: bool = False) -> Seen:
+        """The scores that are asked for."""
+        ...
+
+
+class Looker:
+    """Scores models on a split without its test part, and counts what that costs.
+
+    Args:
+        split: What :func:`steering_split` gave.
+        task: How to run a model on a batch.
+        plain: Gradients of a sample that a plain run takes; what looks cost is told as a share of it.
+        retain_scored: RA on so many retain samples, as the final scores; on all (or see ``RETAIN_SHARE``) if None.
+        workers: Data-loading processes.
+        replicas: The processes that share the passes.
+    """
+
+    tells_degree = True
+    is_limited = True
+
+    def __init__(
+        self,
+        split: ForgetSplit,
+        task: Task,
+        plain: float,
+        *,
+        retain_scored: int | None = None,
+        workers: int = 0,
+        replicas: Replicas | None = None,
+    ) -> None:
+        self._split, self._task, self._plain = split, task, plain
+        self._options: dict[str, Any] = {"workers": workers, "replicas": replicas}
+        affordable = max(LOOKED_AT, int(RETAIN_SHARE * plain / FORWARD))
+        self._retain = scored_part(split.retain_indices, retain_scored)
+        self._retain = scored_part(self._retain, affordable)
+        self._last_retain: SetPredictions | None = None
+        self.spent = 0.0
+        """The looks so far, in plain runs."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many samples of each set are looked at."""
+        return {
+            "forget": len(self._split.forget_indices),
+            "retain": len(self._retain),
+            "validation": len(self._split.test),
+        }
+
+    def look(self, model: nn.Module, metrics: Collection[str], *, quick: bool = False) -> Seen:
+        """The scores that are asked for.
+
+        Args:
+            model: Put in eval mode for the passes, then back as it was.
+            metrics: Names of :class:`Seen`'s scores.
+            quick: Take RA on the retain samples alone that the last full look was least sure of; the others count as
+                they did there.
+        """
+        found: dict[str, float] = {}
+        try:
+            with evaluating(model):
+                self._score(model, set(metrics), found, quick)
+        except NonFiniteError:
+            return Seen.of_nothing()
+        return Seen(**found)
+
+    def _score(self, model: nn.Module, metrics: set[str], found: dict[str, float], quick: bool) -> None:
+        split, retain = self._split, None
+        if "ra" in metrics:
+            retain = self._retain_predictions(model, quick)
+            found["ra"] = float(retain.correct.mean())
+        if metrics & {"ua", "mia", "auc"}:
+            forget = self._over(model, split.train, split.forget_indices)
+            found["ua"] = float(1 - forget.correct.mean())
+        if metrics & {"ta", "mia"}:
+            unseen = self._over(model, split.test, split.test_indices)
+            found["ta"] = float(unseen.correct.mean())
+        if "mia" in metrics:
+            found["mia"] = self._mia(model, forget, unseen, retain)
+        if "auc" in metrics:
+            alike = self._over(model, split.test, same_kind(split, "validation"))
+            auc = attack_auc(forget.confidence, alike.confidence)
+            found["auc"] = max(auc, 1 - auc)
+
+    def _retain_predictions(self, model: nn.Module, quick: bool) -> SetPredictions:
+        if not quick or self._last_retain is None:
+            self._last_retain = self._over(model, self._split.train, self._retain)
+            return self._last_retain
+        last = self._last_retain
+        fragile = np.sort(np.argsort(last.confidence, kind="stable")[: -(-len(self._retain) // FRAGILE)])
+        now = self._over(model, self._split.train, self._retain[fragile])
+        confidence, correct = last.confidence.copy(), last.correct.copy()
+        confidence[fragile], correct[fragile] = now
+        return SetPredictions(confidence, correct)
+
+    def _mia(
+        self, model: nn.Module, forget: SetPredictions, unseen: SetPredictions, retain: SetPredictions | None
+    ) -> float:
+        """As :func:`gradpivot.evaluate.classifiers.evaluation.evaluate` has it, with as many members as non-members."""
+        balanced = min(len(self._retain), len(unseen.confidence))
+        places = shuffled(np.arange(len(self._retain)), 0, "members")[:balanced]
+        if retain is None:
+            members = self._over(model, self._split.train, self._retain[places]).confidence
+        else:
+            members = retain.confidence[places]
+        nonmembers = shuffled(unseen.confidence, 0, "nonmembers")[:balanced]
+        return threshold_attack(members, nonmembers, forget.confidence).share
+
+    def _over(self, model: nn.Module, dataset: Any, indices: np.ndarray) -> SetPredictions:
+        self.spent += FORWARD * len(indices) / self._plain
+        return predictions(model, dataset, indices, self._task, **self._options)

@@ -1,0 +1,16 @@
+from .batch import input_and_target as input_and_target
+from .classification import Classification as Classification
+from .diffusion.denoising import Diffusion as Diffusion
+from .diffusion.sampling import Sampler as Sampler
+from .objectives import Objective as Objective, list_objectives as list_objectives, objective as objective
+from .task import (
+    DoubtingTask as DoubtingTask,
+    Forgetting as Forgetting,
+    GradualTask as GradualTask,
+    Task as Task,
+    degree_of as degree_of,
+    loss_unit as loss_unit,
+    meaning_of as meaning_of,
+    predicts as predicts,
+)
+from .vae import Autoencoding as Autoencoding

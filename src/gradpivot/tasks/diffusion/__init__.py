@@ -1,0 +1,1 @@
+"""Class-conditional diffusion: the denoising task and the samplers."""

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs(path, tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "kept" in done.stdout
+
+
+def test_the_documented_method_keeps_the_contract(tmp_path):
+    """docs/extending.md shows a method of somebody else's with its test; both are run as they stand."""
+    folder = ROOT / "docs" / "examples"
+    words = ["-q", "-p", "no:cacheprovider", "-n", "0", "-c", os.devnull, "--rootdir", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, str(folder / "test_onesided.py")],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def test_the_documented_task_forgets(tmp_path):
+    """docs/extending.md shows a task with a forget loss of its own, which ends with its claim."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "examples" / "uniform.py")],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,49 @@
+"""The floor plan: tests mirror src, rooms have doors, the root stays small."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE, TESTS = ROOT / "src/gradpivot", ROOT / "tests"
+TEST_FILES = sorted(path.relative_to(TESTS) for path in TESTS.rglob("test_*.py"))
+ROOMS = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+
+
+@pytest.mark.parametrize("file", [f for f in TEST_FILES if f.parts[0] != "repository"], ids=str)
+def test_a_test_file_stands_where_its_module_does(file):
+    """``tests/a/test_b.py`` and ``tests/a/test_b_more.py`` test ``src/gradpivot/a/b.py`` (or ``_b.py``, or ``b/``)."""
+    folder = PACKAGE / file.parent
+    modules = {path.stem.lstrip("_") for path in folder.glob("*.py")} | {
+        path.name for path in folder.glob("*/")
+    }
+    words = file.stem.removeprefix("test_").split("_")
+    assert any("_".join(words[:count]) in modules for count in range(1, len(words) + 1))
+
+
+def test_the_root_is_small():
+    entries = [path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"]
+    assert len(entries) <= 22, sorted(entries)
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room != "cli"])
+def test_other_rooms_are_entered_by_the_door(room):
+    """From outside, only ``from gradpivot.room import name``: moving a file inside breaks nobody."""
+    entered = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] != room
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"gradpivot.{room}.")
+    ]
+    assert entered == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_everything_that_a_door_offers_is_there(room):
+    module = __import__(f"gradpivot.{room}", fromlist=["*"])
+    for name in getattr(module, "__all__", ()):
+        assert getattr(module, name) is not None

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from gradpivot import CUP, GA, ForgetSplit, trace, unlearn
+from gradpivot.errors import GradPivotError
+from gradpivot.loop.loop import Loop
+from gradpivot.runs.run import Running, run_method
+from gradpivot.runtime.parallel import Replicas
+from gradpivot.tasks.classification import Classification
+from gradpivot.tasks.vae import Autoencoding
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import blobs, trained
+
+
+def test_what_is_left_open_is_the_usual():
+    running = Running.of(task=None, replicas=None, seed=3)
+    assert isinstance(running.task, Classification)
+    assert running == Running(seed=3, task=running.task)
+    own = Classification()
+    given = Running.of(task=own, replicas=Replicas(1, 2))
+    assert given.task is own
+    assert given.replicas == Replicas(1, 2)
+
+
+def test_its_loop_has_every_setting_that_they_share():
+    other = Running(
+        seed=3,
+        factory=trained,
+        workers=2,
+        progress=lambda done, total: None,
+        checkpoint=Path("a"),
+        checkpoint_seconds=7.0,
+        precision="bfloat16",
+        compile=True,
+        replicas=Replicas(1, 2),
+    )
+    loop = other.loop(other.checkpoint)
+    shared = {f.name for f in fields(Loop) if f.init}
+    assert shared <= {f.name for f in fields(Running)}
+    for name in shared:
+        assert getattr(loop, name) == getattr(other, name)
+        assert getattr(loop, name) != getattr(Running(), name)
+
+
+def test_what_is_no_setting_or_no_seed_is_refused():
+    split = MethodContract().split()
+    with pytest.raises(TypeError, match="sed"):
+        trace(trained(), split, GA(epochs=1), values=[0.1], sed=1)
+    with pytest.raises(GradPivotError, match="the seed is None"):
+        run_method(trained(), split, GA(epochs=1), Running(seed=None))
+
+
+def test_the_task_is_part_of_what_identifies_a_run():
+    split, method = ForgetSplit.by_class(blobs(), blobs(seed=1), 0), GA()
+
+    def key(task: object) -> str:
+        return Running(task=task).key(split, method, trained())
+
+    class Own(Classification):
+        pass
+
+    tasks = [
+        Classification(),
+        Own(),
+        Autoencoding(),
+        Autoencoding(ignorance=0.2),
+        Autoencoding(forgets="model"),
+    ]
+    assert len({key(task) for task in tasks}) == len(tasks)
+    assert key(Autoencoding(adapter=lambda batch: batch)) == key(Autoencoding(adapter=lambda batch: batch))
+
+
+@pytest.mark.parametrize(
+    ("ua", "steps", "kind", "told"),
+    [
+        (0.69, 50, "class", None),
+        (
+            0.2,
+            50,
+            "class",
+            "asked for UA 71.0 %, reached 20.0 %: more would have cost too much of what is kept; a",
+        ),
+        (0.2, 5, "class", "5 steps are few"),
+        (0.2, 50, "random", "A retrained model recognises most single records, too"),
+    ],
+)
+def test_a_degree_that_was_missed_is_told(ua, steps, kind, told):
+    method = CUP(epochs=1, goal="misclassified")
+    result = unlearn(trained(), ForgetSplit.by_class(blobs(), blobs(seed=1), 0), method)
+    made = replace(
+        result,
+        scores=replace(result.scores, ua=ua),
+        history={"step": list(range(steps)), "asked": [0.3] * (steps - 1) + [0.71]},
+        provenance={**result.provenance, "split": {"kind": kind}, "looked_at_unseen": False},
+    )
+    assert made.asked_ua == 0.71
+    assert made.missed is None if told is None else told in made.missed
+
+
+def test_an_original_that_came_back_unchanged_is_told():
+    """Whoever ships it must know: a record that cannot be forgotten for what γ allows was not forgotten."""
+    model = trained()
+    kept = ForgetSplit.random(blobs(), blobs(seed=1), fraction=0.25, seed=0)
+    result = unlearn(
+        model, kept, CUP(gamma=0.3, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15)
+    )
+    assert result.is_original
+    # However little was asked for.
+    result.history["asked"][-1] = result.scores.ua + 0.01
+    assert "the model is the original, unchanged" in result.missed
+    assert "budget 1" in result.missed
+    assert (
+        unlearn(
+            model, kept, CUP(gamma=0, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15)
+        ).missed
+        is None
+    )
+
+
+def test_a_checkpoint_of_another_network_with_the_same_weights_is_another_runs():
+    split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    other = trained()
+    activation = next(name for name, m in other.layers.named_children() if isinstance(m, nn.ReLU))
+    other.layers[int(activation)] = nn.Tanh()
+    assert Running().key(split, CUP(), other) != Running().key(split, CUP(), trained())
+
+
+def test_samples_that_are_not_finite_are_named():
+    inputs, labels = (part.clone() for part in blobs().tensors)
+    inputs[[50, 61], 2] = math.nan
+    data = TensorDataset(inputs, labels)
+    result = unlearn(trained(), ForgetSplit.by_class(data, blobs(seed=1), 0), CUP(epochs=3, batch_size=40))
+    assert result.diverged
+    assert "the data hold NaN or infinity in the training samples" in result.diverged["reason"]
+    assert re.search(r"samples (50|61)", result.diverged["reason"])
