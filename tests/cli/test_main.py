@@ -16,7 +16,7 @@ import yaml
 from gradpivot import __version__
 from gradpivot.cli import main
 from gradpivot.cli.parser import parse
-from gradpivot.dial.steering import asked_degree
+from gradpivot.dial.ramp import asked_degree
 from gradpivot.methods.registry import list_methods
 
 QUICK = ["--classes", "3", "--epochs", "1"]

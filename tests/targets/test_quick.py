@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gradpivot import CUP, WS, ForgetSplit, score, trace, unlearn
-from gradpivot.dial.steering import asked_degree
+from gradpivot.dial.ramp import asked_degree
 from gradpivot.errors import GradPivotError
 from gradpivot.runs.run import Running
 from gradpivot.targets import quick as lines
@@ -138,9 +138,9 @@ def test_it_stops_where_there_is_nothing_in_between():
 
 
 def test_what_it_refuses():
-    with pytest.raises(GradPivotError, match="degree of CUP"):
+    with pytest.raises(GradPivotError, match="not under it"):
         continuation(trained(), split(), WS())
-    with pytest.raises(GradPivotError, match="degree of CUP"):
+    with pytest.raises(GradPivotError, match="not under it"):
         continuation(trained(), split(), CUP(dial="angle"))
     with pytest.raises(GradPivotError, match="2 or more"):
         continuation(trained(), split(), points=1)

@@ -244,7 +244,7 @@ def trace(
     given, split = split, split_for(method, split, running.task)
     reference = _reference(reference, given, split, running)
     found: dict[str, Any]
-    with _progress(progress, f"{method.title} over {method.knob}") as report:
+    with _progress(progress, f"{method.title} over {method.walked}") as report:
         if quick:
             line = continuation(
                 model, split, method, running, points=POINTS if points is None else points, progress=report
@@ -259,7 +259,7 @@ def trace(
     return Trace(
         name=method.title,
         method=method.name,
-        knob=method.knob,
+        knob=method.walked,
         points=_points(found["results"], shares),
         reference=reference,
         kind=split.kind,
@@ -323,16 +323,16 @@ def over_knob(
     Raises:
         GradPivotError: if it has no knob, another one, or there is no value.
     """
-    if method.knob is None:
+    if method.walked is None:
         raise GradPivotError(f"{method.title} has no knob to trace; run unlearn() once instead")
-    if gammas is not None and (values is not None or method.knob != "gamma"):
-        raise GradPivotError(f"{method.title} is traced over {method.knob}; give values=…, not gammas")
+    if gammas is not None and (values is not None or method.walked != "gamma"):
+        raise GradPivotError(f"{method.title} is traced over {method.walked}; give values=…, not gammas")
     chosen = values if gammas is None else gammas
     if chosen is None:
-        chosen = GAMMAS if method.knob == "gamma" else type(method).paper_space[method.knob]
-    methods = [replace(method, **{method.knob: value}) for value in chosen]
+        chosen = GAMMAS if method.walked == "gamma" else type(method).paper_space[method.walked]
+    methods = [replace(method, **{method.walked: value}) for value in chosen]
     if not methods:
-        raise GradPivotError(f"there is no {method.knob} to trace; give at least one value")
+        raise GradPivotError(f"there is no {method.walked} to trace; give at least one value")
     return methods
 
 

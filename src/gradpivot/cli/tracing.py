@@ -62,14 +62,14 @@ def _(chosen: options.TraceOptions) -> int:
     if chosen.quick:
         return _quick_trace(chosen, problem, split, model, method)
     methods = over_knob(method, values=chosen.values or None)
-    with bar(f"{method.title} over {method.knob}", wants_bars(chosen.json)) as report:
+    with bar(f"{method.title} over {method.walked}", wants_bars(chosen.json)) as report:
         comparison = run_study(
             problem,
             split,
             {method.title: methods},
             seed=chosen.seed,
             folder=chosen.out,
-            title=f"{problem.name}: {method.title} over {method.knob}",
+            title=f"{problem.name}: {method.title} over {method.walked}",
             report=counted(report),
             provenance={
                 "command": f"gradpivot trace {method.name}, with {split.facts()['kind']} forgetting",
@@ -174,7 +174,7 @@ def _quick_trace(
 
     # The reference and the line are scored on the same data.
     split = split_for(method, split, problem.task)
-    title = f"{problem.name}: {method.title} over {method.knob}, one run"
+    title = f"{problem.name}: {method.title} over {method.walked}, one run"
     computed: dict[str, Any] = {
         "workers": chosen.workers,
         "precision": chosen.precision,

@@ -145,7 +145,7 @@ class Result:
                 "a generator has no RA, UA, TA and MIA, so it is no point of their frontier; judge its samples"
             )
         settings = self.method.to_dict()
-        knob = settings.get(self.method.knob) if self.method.knob else None
+        knob = settings.get(self.method.walked) if self.method.walked else None
         return Point(
             label=self.method.label,
             settings=settings,
