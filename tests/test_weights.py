@@ -14,6 +14,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.foreign import load_foreign
 from gradpivot.models.pixels import OnPixels, Pixels
 from gradpivot.testing import trained
+from gradpivot.testing.problems import TinyNet
 from gradpivot.weights import (
     check_constants,
     constants,
@@ -135,6 +136,14 @@ def test_the_structure_tells_networks_of_the_same_weights_apart(other):
     other.load_state_dict(plain.state_dict())
     assert structure(other) != structure(plain)
     assert structure(plain) == structure(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+
+
+def test_a_network_of_ours_keeps_its_structure_when_its_file_is_moved(monkeypatch):
+    before = structure(TinyNet())
+    monkeypatch.setattr(TinyNet, "__module__", "gradpivot.elsewhere")
+    assert structure(TinyNet()) == before
+    monkeypatch.setattr(TinyNet, "__module__", "theirs")
+    assert structure(TinyNet()) != before
 
 
 @pytest.mark.parametrize("theirs", ["not JSON", "[1, 2]", "{}"])

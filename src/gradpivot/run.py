@@ -25,7 +25,7 @@ from gradpivot.parallel import Replicas
 from gradpivot.provenance import environment
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.task import predicts
-from gradpivot.weights import structure, weights_digest
+from gradpivot.weights import class_name, structure, weights_digest
 
 if TYPE_CHECKING:
     from gradpivot.data.split import ForgetSplit
@@ -166,7 +166,7 @@ def _told(task: Task) -> Any:
 
     Of anything else, such as an adapter, its name: what is printed of it may be another one in each process.
     """
-    kind = f"{type(task).__module__}.{type(task).__qualname__}"
+    kind = class_name(task)
     if not is_dataclass(task):
         return kind
     values = {f.name: getattr(task, f.name) for f in fields(task)}
