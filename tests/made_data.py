@@ -274,12 +274,15 @@ class Server:
         cut: Drop the connection after so many bytes of each answer.
         silent: Never answer.
         asked: The Range header of each request.
+        status: Answer with this error.
+        encoding: What it calls the packing of its files.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.ranges, self.cut, self.silent, self.asked = True, None, False, []  # type: ignore[var-annotated]
         self.status: int | None = None
+        self.encoding: str | None = None
         self.url = ""
         self.released = threading.Event()
 
@@ -307,6 +310,8 @@ def server() -> Iterator[Server]:
             if start:
                 self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
             self.send_header("Content-Length", str(len(content) - start))
+            if state.encoding:
+                self.send_header("Content-Encoding", state.encoding)
             self.end_headers()
             self.wfile.write(content[start:] if state.cut is None else content[start : start + state.cut])
 
