@@ -1,9 +1,9 @@
 r"""The frontier of one run: points on the line from the original to a model that has forgotten all that γ asks for.
 
-A method under the dial at γ = 1 gives θ₁; between the original θ₀ and it lies, for forward passes alone,
-everything from "nothing forgotten" to "all of it" (:mod:`gradpivot.dial.segment`). Points are put where the frontier moves most: the widest gap
-between neighbours in RA or in the degree of forgetting (UA for a class, the doubt for records, of which a few samples
-have next to no UA) is halved, again and again.
+A method under the dial at γ = 1 gives θ₁; between the original θ₀ and it lies, for forward passes alone, everything
+from "nothing forgotten" to "all of it" (:mod:`gradpivot.dial.segment`). Points are put where the frontier moves most:
+the widest gap between neighbours in RA or in the degree of forgetting (UA for a class, the doubt for records, of
+which a few samples have next to no UA) is halved, again and again.
 
 Twenty runs give twenty models, each the end of a path of its own; here all lie on one line. What that loses is
 measured in ``benchmarks/frontier.py`` and told in ``docs/frontier.md``.
