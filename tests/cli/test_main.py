@@ -340,7 +340,7 @@ def test_a_problem_of_ones_own_by_import_path(tmp_path, monkeypatch):
         (["trace", "--classes", "3", "--pick", "nonsense"], "for example"),
         (["trace", "--classes", "3", "--best", "XX"], "unknown score"),
         (["trace", "retrain", "--classes", "3"], "no knob"),
-        (["trace", "ws", "--classes", "3", "--quick"], "degree of CUP"),
+        (["trace", "ws", "--classes", "3", "--quick"], "not under it"),
         (["trace", "--classes", "3", "--quick", "--values", "0.5"], "finds its points itself"),
         (["trace", "--classes", "3", "--points", "5"], "is for --quick"),
         (["reproduce", "toy", "--seeds", "0"], "give 1 or more"),
