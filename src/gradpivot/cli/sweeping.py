@@ -91,8 +91,10 @@ def finished_runs(chosen: CompareOptions) -> Finished:
     methods, protocols = _names(chosen.methods), _names(chosen.protocols)
     if methods is not None:
         wanted = {name.casefold() for name in methods}
-        _known_names("method", wanted, {name for r in runs for name in (r.method, r.series.casefold())})
-        records = [r for r in records if r.role != "run" or {r.method, r.series.casefold()} & wanted]
+        _known_names("method", wanted, {name.casefold() for r in runs for name in (r.method, r.series)})
+        records = [
+            r for r in records if r.role != "run" or {r.method.casefold(), r.series.casefold()} & wanted
+        ]
     if protocols is not None:
         _known_names("protocol", set(protocols), {record.protocol for record in runs})
         records = [r for r in records if r.role != "run" or r.protocol in protocols]

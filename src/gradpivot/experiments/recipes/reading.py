@@ -118,13 +118,14 @@ def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[Series]:
         raise GradPivotError(
             f"{where} has no series; add one such as CUP: {{method: cup, gamma: [0.3, 0.5]}}"
         )
-    _check_shared(shared, f"{where}, settings")
     for name, entry in series.items():
         try:
             methods = space(str(base), shared, _mapping(entry, "a series"))
         except GradPivotError as error:
             raise GradPivotError(f"{where}, {name}: {error}") from None
         yield Series(name=str(name), protocol=label, methods=methods)
+    # Last: a series may name somebody's own method, whose settings are known from then on.
+    _check_shared(shared, f"{where}, settings")
 
 
 def _check_shared(shared: Mapping[str, Any], where: str) -> None:
