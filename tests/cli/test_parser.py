@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import uuid
+from pathlib import Path
 
 import pytest
 
 from gradpivot.cli import main, parse
 from gradpivot.methods import Method, list_methods
+from gradpivot.tasks import objectives
 
 OWN = '''
 from dataclasses import dataclass
@@ -51,6 +53,16 @@ def test_it_is_a_method_like_any_other(command, path, tmp_path):
     assert parse([command, path, "--protocol", "paper", *words]).method.max_norm is None
     # The value of an option is not a method.
     assert parse([command, "--problem", "some:problem", *words[2:]]).method.name == "cup"
+
+
+def test_an_objective_of_the_problems_module_is_known(path, monkeypatch):
+    monkeypatch.setattr(objectives, "_OBJECTIVES", dict(objectives._OBJECTIVES))
+    module = path.partition(":")[0]
+    own = "from gradpivot.tasks import Objective, register_objective\n"
+    own += "register_objective(Objective('mine', lambda logits, y: logits.mean(), None))\n"
+    Path(f"{module}.py").write_text(own)
+    words = ["unlearn", "cup", "--objective", "mine", "--problem", f"{module}:problem"]
+    assert parse(words).method.objective == "mine"
 
 
 def test_it_is_listed(path, capsys):

@@ -7,7 +7,7 @@ import io
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard, Union
 
@@ -17,6 +17,7 @@ import yaml
 from gradpivot.cli import options
 from gradpivot.errors import GradPivotError
 from gradpivot.methods import list_methods, method_class
+from gradpivot.runtime import import_path
 
 __all__ = ["look_here", "parse", "print_completion"]
 
@@ -166,6 +167,12 @@ def _with_file_and_protocol(words: list[str]) -> list[str]:
     place = _place_of_method(typed)
     chosen = settings.get("method") if place is None else typed[place]
     retrains = chosen == "retrain"
+    problem = _value_of("--problem", typed) or settings.get("problem")
+    if _is_path(problem):
+        # It may register objectives; what is wrong with it is told when it is asked for.
+        look_here()
+        with suppress(GradPivotError):
+            import_path(problem)
     if _is_path(chosen):
         look_here()
         method_class(chosen)  # From here on it is one of the subcommands.
