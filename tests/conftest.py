@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,6 +50,21 @@ def build_record(role: str = "run", scores: Sequence[float] | None = (1, 1, 1, 1
         )  # fmt: skip
     key = values.pop("key", None) or repr((sorted(values.items(), key=str), point, scores))
     return Record(key=key, point=found, **values)
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Pretend that a package with entry points is installed: ``install("gradpivot.engines", inline="my:start")``."""
+
+    def installed(group: str, **named: str) -> None:
+        info = tmp_path / "site" / "somebody_s-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: somebody_s\nVersion: 1.0\n")
+        lines = [f"{name} = {value}" for name, value in named.items()]
+        (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines]))
+        monkeypatch.syspath_prepend(info.parent)
+
+    return installed
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,12 @@
-"""Four clusters in the plane, as a problem for the command line."""
+"""A data set in one file: four clusters in the plane, how to read them, and the problem they make."""
 
 import torch
 from sklearn.datasets import make_blobs
 from torch.utils.data import TensorDataset
 
 from gradpivot import Retrain
-from gradpivot.experiments.problem import Problem
-from gradpivot.models.mlp import MLP
+from gradpivot.experiments import Problem
+from gradpivot.models import MLP
 
 
 def load():
@@ -17,7 +17,7 @@ def load():
     return TensorDataset(points[:800], labels[:800]), TensorDataset(points[800:], labels[800:])
 
 
-def clusters():
+def clusters() -> Problem:
     """What the command line asks for."""
     return Problem(
         name="clusters",

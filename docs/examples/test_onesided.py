@@ -1,8 +1,8 @@
 import pytest
 from gradpivot_onesided import OneSided, onesided_weights
 
-from gradpivot.geometry.gramian import Gram
-from gradpivot.testing.contract import MethodContract
+from gradpivot.geometry import Gram
+from gradpivot.testing import MethodContract
 
 
 class TestOneSided(MethodContract):

@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
 from gradpivot import CUP, Classification, ForgetSplit, unlearn
-from gradpivot.testing.problems import blobs, trained
+from gradpivot.testing import blobs, trained
 
 
 @dataclass(frozen=True)

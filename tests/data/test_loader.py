@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from gradpivot.data import loader as loading
-from gradpivot.data.loader import Loader
+from gradpivot.data.loader import Collated, Loader
 from gradpivot.errors import GradPivotError
 from gradpivot.runtime.randomness import derive, isolated
 
@@ -110,3 +110,31 @@ def test_an_error_in_a_sample_gives_the_callers_randomness_back():
 def test_a_number_of_workers_that_cannot_be_is_told():
     with pytest.raises(GradPivotError, match="workers is -1"):
         Loader(Augmented(), CPU, 0, -1)
+
+
+RAGGED = [(torch.arange(n), n % 2) for n in (1, 2, 3, 2, 1)]
+
+
+def pad(samples):
+    inputs, labels = zip(*samples, strict=True)
+    return torch.nn.utils.rnn.pad_sequence(list(inputs), batch_first=True), torch.tensor(labels)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ragged_samples_need_a_collate_fn(workers):
+    with pytest.raises(
+        GradPivotError, match=r"^the samples cannot be stacked .* collate_fn=pad\)$"
+    ) as refused:
+        list(Loader(RAGGED, CPU, 0, workers).batches(ORDER, 0))
+    assert "\n" not in str(refused.value)
+    for dataset in (Collated(RAGGED, pad), Subset(Collated(RAGGED, pad), range(5))):
+        first, second = Loader(dataset, CPU, 0, workers).batches(ORDER, 0)
+        assert first[0].tolist() == [[0, 1, 2], [0, 0, 0]]
+        assert second[1].tolist() == [0, 0, 1]
+
+
+def test_a_collate_fn_is_called_for_tensors_too():
+    dataset = Collated(
+        TensorDataset(torch.arange(5.0)), lambda samples: -torch.stack([x for (x,) in samples])
+    )
+    assert next(Loader(dataset, CPU, 0).batches(ORDER, 0)).tolist() == [-2, 0]

@@ -234,3 +234,13 @@ def test_objects_cannot_be_hashed_and_say_so():
     samples = [(np.array([object()], dtype=object), i % 2) for i in range(4)]
     with pytest.raises(GradPivotError, match="data_id"):
         _ = ForgetSplit.by_class(samples, samples, 0).hash
+
+
+def test_a_collate_fn_goes_with_all_data_and_changes_no_digest():
+    train, test = data(), data(seed=1)
+    options = {"validation": data(seed=2)}
+    plain = ForgetSplit.by_class(train, test, 0, **options)
+    own = ForgetSplit.by_class(train, test, 0, collate_fn=list, **options)
+    assert own.hash == plain.hash
+    assert own.test_labels.tolist() == plain.test_labels.tolist()
+    assert all(part.collate_fn is list for part in (own.train, own.test, own.validation))

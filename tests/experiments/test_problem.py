@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import uuid
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from gradpivot.errors import GradPivotError
-from gradpivot.experiments.problem import find_problem, list_problems
+from gradpivot.experiments import problems
+from gradpivot.experiments.problem import find_problem
+from gradpivot.experiments.problems import list_problems, problem_paths
 from gradpivot.experiments.recipes.finding import list_recipes
 from gradpivot.experiments.recipes.reading import load_recipe
 from gradpivot.runtime.randomness import isolated
@@ -73,11 +79,11 @@ def test_reference_and_original_of_the_small_problem_are_trained_alike():
         ("import sys; sys.exit(2)", "SystemExit: 2"),
         ("def problem(): return 1 / 0", "ZeroDivisionError"),
         ("def problem(): return 1", "returned a int, not a Problem"),
-        ("", "AttributeError"),
+        ("problm = 1", "has no 'problem'; did you mean 'problm'"),
     ],
 )
 def test_what_is_wrong_with_somebodys_problem_is_one_line(code, message, tmp_path, monkeypatch):
-    name = f"wrong_{abs(hash(code))}"
+    name = f"wrong_{uuid.uuid4().hex[:8]}"
     (tmp_path / f"{name}.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(GradPivotError, match=message) as error:
@@ -97,3 +103,34 @@ def test_only_another_task_reads_labels_its_own_way():
     assert made.target is None
     own = Classification(adapter=lambda sample: (sample[0], sample[1] + 1))
     assert replace(made, task=own).target((None, 3)) == 4
+
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "my_problem.py"
+
+
+@pytest.fixture
+def looked_up_again():
+    problem_paths.cache_clear()
+    yield
+    problem_paths.cache_clear()
+
+
+@pytest.mark.usefixtures("looked_up_again")
+def test_a_file_in_the_folder_is_a_problem(tmp_path, monkeypatch):
+    """The documented data set, as one of ours: no list to edit."""
+    shutil.copy(EXAMPLE, tmp_path / "clusters.py")
+    monkeypatch.setattr(problems, "__path__", [*problems.__path__, str(tmp_path)])
+    assert "clusters" in list_problems()
+    train, test = find_problem("clusters").load()
+    assert (len(train), len(test)) == (800, 400)
+    monkeypatch.delitem(sys.modules, "gradpivot.experiments.problems.clusters")
+
+
+@pytest.mark.usefixtures("looked_up_again")
+def test_an_installed_problem_has_a_name(install, monkeypatch):
+    """The same file, as somebody's package."""
+    monkeypatch.syspath_prepend(EXAMPLE.parent)
+    install("gradpivot.problems", clusters="my_problem:clusters", digits="my_problem:clusters")
+    assert "clusters" in list_problems()
+    assert find_problem("clusters").name == "clusters"
+    assert find_problem("digits").name == "digits"  # Ours stay ours.

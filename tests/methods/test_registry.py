@@ -57,3 +57,36 @@ def test_the_same_method_may_be_imported_again():
         assert type("CUP", (ForgettingDescent,), body) is method_class("cup")
     finally:
         Method._registry["cup"] = known
+
+
+OWN = """
+from dataclasses import dataclass
+from gradpivot.methods import GA
+
+@dataclass(frozen=True, kw_only=True)
+class Mine(GA):
+    my_setting: int = 1
+
+number = 3
+"""
+
+
+def test_a_method_by_import_path_keeps_that_name(tmp_path, monkeypatch):
+    (tmp_path / "mine_by_path.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    list_methods()
+    monkeypatch.setattr(Method, "_registry", dict(Method._registry))
+    path = "mine_by_path:Mine"
+    method = make_method({"method": path, "my_setting": 3})
+    assert method.to_dict()["method"] == path
+    assert make_method(method.to_dict()) == method
+    assert method.label == "Mine(lr=0.001, my_setting=3)"
+    assert method_class("ga").name == "ga"
+    for wrong, told in (
+        ("mine_by_path:Min", "the module mine_by_path has no 'Min'; did you mean 'Mine'?"),
+        ("no_such_module:Mine", "there is no module 'no_such_module'"),
+        ("mine_by_path:number", "name a class that inherits from Method"),
+        ("gradpivot.methods.ga:GA", "is one of ours; call it 'ga'"),
+    ):
+        with pytest.raises(GradPivotError, match=told):
+            method_class(wrong)

@@ -20,16 +20,19 @@ def test_example_runs(path, tmp_path):
     assert "kept" in done.stdout
 
 
-def test_the_documented_method_keeps_the_contract(tmp_path):
-    """docs/extending.md shows a method of somebody else's with its test; both are run as they stand."""
-    folder = ROOT / "docs" / "examples"
+DOCUMENTED = sorted((ROOT / "docs" / "examples").glob("test_*.py"))
+
+
+@pytest.mark.parametrize("path", DOCUMENTED, ids=lambda path: path.stem)
+def test_the_documented_extensions_work(path, tmp_path):
+    """docs/extending.md shows what somebody else might add, each with its test; all are run as they stand."""
     words = ["-q", "-p", "no:cacheprovider", "-n", "0", "-c", os.devnull, "--rootdir", str(tmp_path)]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, str(folder / "test_onesided.py")],
+        [sys.executable, "-m", "pytest", *words, str(path)],
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        env={**os.environ, "PYTHONPATH": f"{path.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
         check=False,
     )
     assert done.returncode == 0, done.stdout

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
+from torch import nn
 from torch.utils.data import TensorDataset
 
-from gradpivot import GA, ForgetSplit, unlearn
+from gradpivot import CUP, GA, Classification, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
 from gradpivot.methods.method import Method
+from gradpivot.runs.checks import check_run
+from gradpivot.tasks.task import Forgetting, Predictions
 from gradpivot.testing.problems import blobs, trained
 
 
@@ -76,3 +80,95 @@ def test_what_the_model_cannot_be_run_on_is_one_line():
     assert "a sample holds a PIL image" in message
     message, _ = steps_made(blobs())
     assert message.startswith("the split is a TensorDataset; say what to forget")
+
+
+class PerToken(nn.Module):
+    """A causal language model: logits of every next token."""
+
+    def __init__(self, shape: str = "n t v") -> None:
+        super().__init__()
+        self.embed, self.head, self.shape = nn.Embedding(9, 4), nn.Linear(4, 9), shape
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits = self.head(self.embed(tokens))
+        return logits if self.shape == "n t v" else logits.flatten(0, 1)
+
+
+class PerPixel(nn.Conv2d):
+    """Segmentation."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 2, 1)
+
+
+TOKENS = torch.randint(0, 9, (12, 5), generator=torch.Generator().manual_seed(0))
+IMAGES = torch.zeros(12, 3, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "targets", "shapes"),
+    [
+        (PerToken(), TOKENS, TOKENS, "logits (2, 5, 9) for labels (2, 5)"),
+        (PerToken("flat"), TOKENS, TOKENS, "logits (10, 9) for labels (2, 5)"),
+        (PerPixel(), IMAGES, IMAGES[:, 0].long(), "logits (2, 2, 4, 4) for labels (2, 4, 4)"),
+    ],
+)
+@pytest.mark.parametrize("method", [CUP(), GA()])
+def test_rows_that_are_not_samples_are_refused(model, inputs, targets, shapes, method):
+    data = TensorDataset(inputs, targets)
+    split = ForgetSplit.by_index(data, data, [0, 1], target=lambda sample: 0)
+    with pytest.raises(GradPivotError, match="one degree per sample") as refused:
+        check_run(model, split, method, Classification())
+    assert shapes in str(refused.value)
+
+
+class Own(Classification):
+    """Doubts and degrees as somebody might give them."""
+
+    def __init__(self, found: torch.Tensor | None = None, confidence: torch.Tensor | None = None) -> None:
+        super().__init__()
+        object.__setattr__(self, "found", found)
+        object.__setattr__(self, "told", confidence)
+
+    def forgetting(self, model, batch, objective):
+        return Forgetting(objective(*self.logits(model, batch)), self.found)
+
+    doubting = forgetting
+
+    def predict(self, model, batch):
+        predictions = super().predict(model, batch)
+        return predictions if self.told is None else Predictions(self.told, self.told > 0.5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "found", "told"),
+    [
+        (
+            "class",
+            torch.ones(10),
+            r"the degree that Own.forgetting gives has the shape \(10,\) for 2 samples",
+        ),
+        ("random", torch.ones(2, 5), r"the doubt that Own.forgetting gives has the shape \(2, 5\) for 2"),
+        ("random", torch.tensor([0.5, 9.46]), r"is 9\.46 for a sample; give a probability, in \[0, 1\]"),
+    ],
+)
+def test_degrees_that_are_not_of_samples_are_refused(kind, found, told):
+    split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    if kind == "random":
+        split = ForgetSplit.random(blobs(), blobs(seed=1), 0.1)
+    message, done = steps_made(split, CUP(), task=Own(found))
+    assert re.search(told, message)
+    assert message.endswith("or use dial='angle', which needs none")
+    assert not done
+    check_run(trained(), split, CUP(dial="angle"), Own(found))
+
+
+def test_so_are_predictions():
+    split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    for confidence, told in (
+        (torch.ones(10), r"\(10,\) for 2 samples"),
+        (torch.tensor([2.0, 0]), "is 2 for a"),
+    ):
+        message, done = steps_made(split, task=Own(confidence=confidence))
+        assert re.search(told, message)
+        assert not done

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from gradpivot.geometry.gramian import Gram
-from gradpivot.geometry.weighting import Weights
-from gradpivot.methods.method import ForgettingDescent
-from gradpivot.tasks.objectives import objective
+from gradpivot.geometry import Gram, Weights
+from gradpivot.methods import ForgettingDescent
+from gradpivot.tasks import objective
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from gradpivot.data.split import ForgetSplit
-    from gradpivot.loop.loop import Loop
-    from gradpivot.tasks.task import Task
+    from gradpivot.data import ForgetSplit
+    from gradpivot.loop import Loop
+    from gradpivot.tasks import Task
 
 
 def onesided_weights(gram: Gram, retain_weight: float = 1.0) -> Weights:

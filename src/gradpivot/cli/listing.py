@@ -9,7 +9,7 @@ from typing import Any
 from gradpivot.cli import options
 from gradpivot.cli.console import say, say_json
 from gradpivot.cli.dispatch import run
-from gradpivot.cli.parser import print_completion
+from gradpivot.cli.parser import look_here, print_completion
 
 __all__: list[str] = []
 
@@ -25,6 +25,9 @@ def _(chosen: options.JudgeOptions) -> int:
 def _(chosen: options.MethodsOptions) -> int:
     from gradpivot.methods import list_methods, method_class
 
+    if ":" in chosen.pattern:
+        look_here()
+        method_class(chosen.pattern)
     found = [method_class(name) for name in list_methods(chosen.pattern)]
     if chosen.json:
         say_json(json.dumps([_described(method) for method in found], indent=2))

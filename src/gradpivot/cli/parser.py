@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, TypeGuard, Union
 
 import tyro
 import yaml
@@ -16,8 +17,9 @@ import yaml
 from gradpivot.cli import options
 from gradpivot.errors import GradPivotError
 from gradpivot.methods import list_methods, method_class
+from gradpivot.runtime import import_path
 
-__all__ = ["parse", "print_completion"]
+__all__ = ["look_here", "parse", "print_completion"]
 
 _WITH_METHOD = ("unlearn", "trace")
 _EXPERIMENTS: dict[str, type[Any]] = {
@@ -163,7 +165,17 @@ def _with_file_and_protocol(words: list[str]) -> list[str]:
         return [command, *typed[:named], *_as_words(settings), *typed[named:]]
     protocol = _value_of("--protocol", typed) or settings.get("protocol")
     place = _place_of_method(typed)
-    retrains = (settings.get("method") if place is None else typed[place]) == "retrain"
+    chosen = settings.get("method") if place is None else typed[place]
+    retrains = chosen == "retrain"
+    problem = _value_of("--problem", typed) or settings.get("problem")
+    if _is_path(problem):
+        # It may register objectives; what is wrong with it is told when it is asked for.
+        look_here()
+        with suppress(GradPivotError):
+            import_path(problem)
+    if _is_path(chosen):
+        look_here()
+        method_class(chosen)  # From here on it is one of the subcommands.
     if not settings and protocol != "paper" and not retrains:
         return words
     from_file = settings.pop("method", "cup")
@@ -184,11 +196,20 @@ def _training_words(recipe: str, typed: Sequence[str], settings: Mapping[str, An
         return []
     from gradpivot.experiments import find_problem
 
-    # A console script, unlike "python -m", does not look for modules where the user stands.
-    sys.path.insert(0, str(Path.cwd()))
+    look_here()
     name = _value_of("--problem", typed) or settings.get("problem") or options.ProblemRun().problem
     chosen = find_problem(str(name)).training_recipe(recipe).to_dict()
     return _as_words({name: value for name, value in chosen.items() if name != "method"})
+
+
+def look_here() -> None:
+    """Find modules where the user stands: a console script, unlike "python -m", does not."""
+    sys.path.insert(0, str(Path.cwd()))
+
+
+def _is_path(word: Any) -> TypeGuard[str]:
+    """Whether it can only be somebody's own method: my_module:MyMethod."""
+    return isinstance(word, str) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", word) is not None
 
 
 def _place_of_method(words: Sequence[str]) -> int | None:
@@ -197,7 +218,8 @@ def _place_of_method(words: Sequence[str]) -> int | None:
              for f in dataclasses.fields(kind) if f.type == "bool"}  # fmt: skip
     for place, word in enumerate(words):
         before = words[place - 1] if place else ""
-        if word in list_methods() and (not before.startswith("--") or before in flags or "=" in before):
+        is_method = word in list_methods() or _is_path(word)
+        if is_method and (not before.startswith("--") or before in flags or "=" in before):
             return place
     return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from gradpivot.cli.options.sweeps import CompareOptions, SweepOptions
 from gradpivot.errors import GradPivotError
 from gradpivot.experiments import Forgetting, Recipe, load_recipe, numbers_in
 from gradpivot.results import Record
-from gradpivot.sweep import Failure, State, Store, Sweep
+from gradpivot.sweep import Failure, Resources, State, Store, Sweep, start_engine
 
 if TYPE_CHECKING:
     from gradpivot.sweep import Engine
@@ -91,8 +90,10 @@ def finished_runs(chosen: CompareOptions) -> Finished:
     methods, protocols = _names(chosen.methods), _names(chosen.protocols)
     if methods is not None:
         wanted = {name.casefold() for name in methods}
-        _known_names("method", wanted, {name for r in runs for name in (r.method, r.series.casefold())})
-        records = [r for r in records if r.role != "run" or {r.method, r.series.casefold()} & wanted]
+        _known_names("method", wanted, {name.casefold() for r in runs for name in (r.method, r.series)})
+        records = [
+            r for r in records if r.role != "run" or {r.method.casefold(), r.series.casefold()} & wanted
+        ]
     if protocols is not None:
         _known_names("protocol", set(protocols), {record.protocol for record in runs})
         records = [r for r in records if r.role != "run" or r.protocol in protocols]
@@ -168,16 +169,17 @@ def _names(text: str) -> list[str] | None:
 @contextmanager
 def _engine(chosen: SweepOptions, store: Store) -> Iterator[Engine]:
     """The engine that the options name, stopped at the end of the block whatever happens."""
-    engine: Engine
-    if chosen.engine == "ray":
-        from gradpivot.sweep import RayEngine
-
-        engine = RayEngine(chosen.address, cpus=chosen.cpus, gpus=chosen.gpus)
-    else:
-        from gradpivot.sweep import LocalEngine
-
-        jobs = chosen.jobs if chosen.jobs is not None else os.cpu_count() or 1
-        engine = LocalEngine(jobs, chosen.threads, store.folder / "worker.log")
+    engine = start_engine(
+        chosen.engine,
+        Resources(
+            jobs=chosen.jobs,
+            threads=chosen.threads,
+            cpus=chosen.cpus,
+            gpus=chosen.gpus,
+            address=chosen.address,
+            log=store.folder / "worker.log",
+        ),
+    )
     try:
         yield engine
     finally:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import TensorDataset
 
+from gradpivot.data.loader import Collated
 from gradpivot.errors import GradPivotError
 from gradpivot.runtime import derive, isolated, reseed
 
@@ -48,6 +49,8 @@ def dataset_digest(dataset: Any) -> str:
     One pass over the data. Datasets that draw random augmentations are read under fixed seeds, so that their digest
     is stable too.
     """
+    if isinstance(dataset, Collated):
+        return dataset_digest(dataset.dataset)
     # The exact class: a subclass may change what its samples are.
     if type(dataset) is TensorDataset:
         return _of_tensors(dataset)

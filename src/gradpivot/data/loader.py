@@ -6,25 +6,47 @@ DataLoader is seeded by (seed, epoch, index), so random augmentation does not de
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, default_collate
 
 from gradpivot.data.augmentation import Augmentation, check_augmentable
 from gradpivot.errors import GradPivotError
 from gradpivot.runtime import derive, isolated, reseed
 
-__all__ = ["Loader"]
+__all__ = ["Collate", "Collated", "Loader"]
+
+Collate = Callable[[list[Any]], Any]
+"""From a list of samples to a batch, as a DataLoader's ``collate_fn``."""
+
+
+class Collated(Dataset[Any]):
+    """A dataset whose samples are put into batches by a ``collate_fn`` of its own.
+
+    Args:
+        dataset: A map-style dataset.
+        collate_fn: Pads, packs or lists samples that cannot be stacked.
+    """
+
+    def __init__(self, dataset: Any, collate_fn: Collate) -> None:
+        self.dataset, self.collate_fn = dataset, collate_fn
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[index]
 
 
 class Loader:
     """Fetches batches of one dataset onto one device.
 
     Args:
-        dataset: A map-style dataset. A ``TensorDataset`` is moved to the device once and indexed there.
+        dataset: A map-style dataset. A ``TensorDataset`` is moved to the device once and indexed there; a
+            :class:`Collated` one makes its own batches.
         device: Where the batches go.
         seed: The run's seed, for random augmentation.
         workers: Processes that prepare streamed batches; never changes a number.
@@ -64,9 +86,36 @@ class Loader:
             num_workers=self._workers,
             # Without a generator of its own a DataLoader draws from the caller's global one.
             generator=torch.Generator().manual_seed(0),
+            collate_fn=_collate_of(self._dataset),
         )
-        for batch in loader:
-            yield _moved(batch, self._device)
+        try:
+            for batch in loader:
+                yield _moved(batch, self._device)
+        except _UnstackableError as error:
+            # A worker process adds its traceback.
+            raise _UnstackableError(str(error).strip().rpartition("UnstackableError: ")[2]) from None
+
+
+class _UnstackableError(GradPivotError):
+    """Samples of different sizes, or of a type that torch cannot put into a batch."""
+
+
+def _stacked(samples: list[Any]) -> Any:
+    try:
+        return default_collate(samples)
+    except (RuntimeError, TypeError, KeyError) as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise _UnstackableError(
+            f"the samples cannot be stacked into a batch ({told}); pad or pack them in a collate_fn, for example "
+            f"ForgetSplit.by_class(train, test, 3, collate_fn=pad)"
+        ) from None
+
+
+def _collate_of(dataset: Any) -> Collate:
+    """The dataset's own, also of a Subset of it."""
+    if isinstance(dataset, Collated):
+        return dataset.collate_fn
+    return _collate_of(dataset.dataset) if isinstance(dataset, Subset) else _stacked
 
 
 def _tensors_of(dataset: Any) -> tuple[torch.Tensor, ...] | None:

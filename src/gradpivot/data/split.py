@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import Subset, TensorDataset
 
 from gradpivot.data.digest import dataset_digest
+from gradpivot.data.loader import Collate, Collated
 from gradpivot.errors import GradPivotError
 from gradpivot.runtime import derive, isolated, reseed, write_text
 
@@ -34,7 +35,8 @@ class ForgetSplit:
 
     Build one with :meth:`by_class`, :meth:`random`, :meth:`by_index` or :meth:`by_predicate`. Datasets are
     map-style: ``len(data)`` and ``data[i]`` giving (input, label) or whatever ``target`` reads a label from; a pair
-    of arrays (inputs, labels) will do.
+    of arrays (inputs, labels) will do. Samples of different sizes need a ``collate_fn``, as for a DataLoader; give it
+    to any of these.
 
     Attributes:
         train: The data the original model was trained on.
@@ -85,7 +87,7 @@ class ForgetSplit:
             train: Training data.
             test: Test data.
             classes: One label or several.
-            **options: ``validation``, ``data_id``, ``target`` as in the class.
+            **options: ``validation``, ``data_id``, ``target`` as in the class, and ``collate_fn``.
         """
         wanted = _whole_numbers("class", classes)
         train, options = _prepared(train, options)
@@ -142,11 +144,16 @@ class ForgetSplit:
     def _with(cls, train: Any, test: Any, forget: np.ndarray, **options: Any) -> ForgetSplit:
         forget = np.sort(np.asarray(forget, dtype=np.int64))
         retain = np.setdiff1d(np.arange(len(train)), forget)
+        collate: Collate | None = options.pop("collate_fn", None)
         if options.get("validation") is not None:
-            options["validation"] = _as_dataset(options["validation"])
+            options["validation"] = _collated(_as_dataset(options["validation"]), collate)
             options["validation_source"] = "given"
         return cls(
-            train=train, test=_as_dataset(test), forget_indices=forget, retain_indices=retain, **options
+            train=_collated(train, collate),
+            test=_collated(_as_dataset(test), collate),
+            forget_indices=forget,
+            retain_indices=retain,
+            **options,
         )
 
     @cached_property
@@ -305,6 +312,10 @@ def _as_dataset(data: Any) -> Any:
     return data
 
 
+def _collated(dataset: Any, collate: Collate | None) -> Any:
+    return dataset if collate is None else Collated(dataset, collate)
+
+
 def _sample(dataset: Any, index: int) -> Any:
     reseed(derive(0, "digest", index))
     return dataset[index]
@@ -312,6 +323,8 @@ def _sample(dataset: Any, index: int) -> Any:
 
 def _labels(dataset: Any, target: Target) -> np.ndarray:
     """All labels, without loading the inputs where the dataset keeps its labels at hand."""
+    if isinstance(dataset, Collated):
+        return _labels(dataset.dataset, target)
     with isolated():
         if target is _second:
             if type(dataset) is TensorDataset and len(dataset.tensors) == 2:

@@ -1,4 +1,5 @@
 from .problem import Problem as Problem, find_problem as find_problem, with_model as with_model
+from .problems import list_problems as list_problems
 from .problems.digits import demo_series as demo_series, digits as digits, study_series as study_series
 from .recipes.finding import list_recipes as list_recipes, read_recipe_text as read_recipe_text
 from .recipes.reading import load_recipe as load_recipe

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.evaluate import Judging
+from gradpivot.experiments.problems import list_problems, problem_paths
 from gradpivot.methods import Retrain
 from gradpivot.models import Images, find_model
 from gradpivot.runs import Running
+from gradpivot.runtime import describe_error, import_path
 from gradpivot.tasks import Classification
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from gradpivot.tasks import Task
 
-__all__ = ["Problem", "find_problem", "list_problems", "with_model"]
+__all__ = ["Problem", "find_problem", "with_model"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,47 +81,26 @@ class Problem:
         return Retrain.from_dict({"augment": self.settings.get("augment"), **known[name]})
 
 
-_BUILT_IN = {
-    "cifar10": "gradpivot.experiments.problems.cifar10:cifar10",
-    "cifar10-ddpm": "gradpivot.experiments.problems.ddpm:cifar10_ddpm",
-    "cifar10-small": "gradpivot.experiments.problems.cifar10:cifar10_small",
-    "digits": "gradpivot.experiments.problems.digits:digits",
-    "fashion-mnist": "gradpivot.experiments.problems.mnist:fashion_mnist",
-    "mnist": "gradpivot.experiments.problems.mnist:mnist",
-    "mnist-ddpm": "gradpivot.experiments.problems.ddpm:mnist_ddpm",
-    "mnist16": "gradpivot.experiments.problems.mnist:mnist16",
-    "svhn": "gradpivot.experiments.problems.svhn:svhn",
-    "toy": "gradpivot.experiments.toy.problem:toy",
-}
-
-
-def list_problems() -> list[str]:
-    """The names of the built-in problems."""
-    return sorted(_BUILT_IN)
-
-
 def find_problem(name: str) -> Problem:
-    """A built-in problem, or ``package.module:function`` where the function returns a :class:`Problem`.
+    """A built-in or installed problem, or ``package.module:function`` where the function returns a :class:`Problem`.
 
     Raises:
         GradPivotError: if there is none, with what was looked for.
     """
-    path = _BUILT_IN.get(name, name)
-    module, _, function = path.partition(":")
-    if not function:
-        hint = did_you_mean(name, _BUILT_IN)
+    path = problem_paths().get(name, name)
+    if ":" not in path:
+        hint = did_you_mean(name, problem_paths())
         raise GradPivotError(
-            f"there is no problem {name!r}{hint} Built in are {', '.join(list_problems())}; your own goes in as "
-            f"my_module:my_problem, a function that returns a gradpivot.experiments.problem.Problem"
+            f"there is no problem {name!r}{hint} There are {', '.join(list_problems())}; your own goes in as "
+            f"my_module:my_problem, a function that returns a gradpivot.experiments.Problem"
         )
     try:
-        found = getattr(importlib.import_module(module), function)()
-    except GradPivotError:
-        raise
-    # Somebody's module may raise anything, or end itself on import.
+        found = import_path(path)()
+    except GradPivotError as error:
+        raise GradPivotError(f"cannot load the problem {name!r}: {error}") from error
+    # Somebody's function may raise anything.
     except (Exception, SystemExit) as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        raise GradPivotError(f"cannot load the problem {name!r} ({told})") from error
+        raise GradPivotError(f"cannot load the problem {name!r} ({describe_error(error)})") from error
     if not isinstance(found, Problem):
         raise GradPivotError(f"{name} returned a {type(found).__name__}, not a Problem")
     return found

@@ -5,7 +5,7 @@ from .dcgd import DCGD as DCGD
 from .ga import GA as GA
 from .iu import IU as IU
 from .l1_sparse import L1Sparse as L1Sparse
-from .method import Descent as Descent, Method as Method
+from .method import Descent as Descent, ForgettingDescent as ForgettingDescent, Method as Method
 from .pcgrad import PCGrad as PCGrad
 from .registry import list_methods as list_methods, make_method as make_method, method_class as method_class
 from .retrain import Retrain as Retrain

@@ -74,6 +74,15 @@ class Method(ABC):
             Method._registry[cls.name] = cls
 
     @staticmethod
+    def register(kind: type[Method], path: str) -> type[Method]:
+        """Call a class by its import path: records keep that name, and workers find the class by it."""
+        kind.name = path
+        if "title" not in vars(kind):
+            kind.title = kind.__name__
+        Method._registry[path] = kind
+        return kind
+
+    @staticmethod
     def registered() -> Mapping[str, type[Method]]:
         """All methods imported so far, by name."""
         return types.MappingProxyType(Method._registry)

@@ -1,8 +1,9 @@
-"""Finding methods by name: every module in this package, and every installed entry point."""
+"""Finding methods by name: every module in this package, every installed entry point, anybody's by import path."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Mapping
 from fnmatch import fnmatch
@@ -13,6 +14,7 @@ from typing import Any
 import gradpivot.methods
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.methods.method import Method
+from gradpivot.runtime import import_path
 
 __all__ = ["list_methods", "make_method", "method_class"]
 
@@ -25,7 +27,7 @@ def list_methods(pattern: str = "*") -> list[str]:
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of that name.
+    """The class of that name, or the one at ``package.module:Class``, which is called by that path from then on.
 
     Raises:
         GradPivotError: with the nearest name and all names.
@@ -33,8 +35,23 @@ def method_class(name: str) -> type[Method]:
     found = _registered()
     if name in found:
         return found[name]
+    if ":" in name:
+        return Method.register(_own(name), name)
     hint = did_you_mean(name, found)
-    raise GradPivotError(f"there is no method {name!r}{hint} The methods are {', '.join(sorted(found))}")
+    raise GradPivotError(
+        f"there is no method {name!r}{hint} The methods are {', '.join(sorted(found))}; your own goes in as "
+        f"my_module:MyMethod"
+    )
+
+
+def _own(path: str) -> type[Method]:
+    found = import_path(path)
+    if not (isinstance(found, type) and issubclass(found, Method)) or inspect.isabstract(found):
+        kind = getattr(found, "__name__", type(found).__name__)
+        raise GradPivotError(f"{path} is {kind}; name a class that inherits from Method and has an unlearn")
+    if found.__module__.partition(".")[0] == "gradpivot":
+        raise GradPivotError(f"{path} is one of ours; call it {found.name!r}")
+    return found
 
 
 def make_method(config: Mapping[str, Any]) -> Method:

@@ -6,11 +6,11 @@ import difflib
 import importlib
 from collections.abc import Callable
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.models.images import Images
+from gradpivot.runtime import describe_error, import_path
 
 if TYPE_CHECKING:
     from torch import nn
@@ -79,7 +79,7 @@ def _made(name: str, make: Callable[[], Any], images: Images | None, chosen: boo
     except GradPivotError:
         raise
     except Exception as error:
-        raise GradPivotError(f"making the model {name} failed: {_told(error)}") from error
+        raise GradPivotError(f"making the model {name} failed: {describe_error(error)}") from error
     if not isinstance(model, nn.Module):
         raise GradPivotError(f"{name} returned a {type(model).__name__}; it must return a torch.nn.Module")
     if any(is_lazy(parameter) for parameter in model.parameters()):
@@ -116,13 +116,7 @@ def _built_in(name: str, images: Images) -> Callable[[], Any]:
 def _own(name: str) -> Callable[[], Any]:
     from torch import nn
 
-    path, _, function = name.partition(":")
-    module = _imported(path)
-    try:
-        found = attrgetter(function)(module)
-    except AttributeError:
-        hint = did_you_mean(function, dir(module), "")
-        raise GradPivotError(f"the module {path} has no {function!r}{hint}") from None
+    found = import_path(name)
     if isinstance(found, nn.Module):
         raise GradPivotError(
             f"{name} is a model already, and retraining needs a new one each time; name {_OWN}, and give trained "
@@ -131,21 +125,6 @@ def _own(name: str) -> Callable[[], Any]:
     if not callable(found):
         raise GradPivotError(f"{name} is a {type(found).__name__}; name {_OWN}")
     return found  # type: ignore[no-any-return]
-
-
-def _imported(path: str) -> Any:
-    try:
-        return importlib.import_module(path)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{path}.".startswith(f"{error.name}."):
-            raise GradPivotError(
-                f"there is no module {error.name!r}; modules are looked for in the current folder and among what is "
-                f"installed"
-            ) from None
-        raise GradPivotError(f"importing {path} failed: {_told(error)}") from error
-    # A script that parses its arguments or ends itself on import ends only the import.
-    except (Exception, SystemExit) as error:
-        raise GradPivotError(f"importing {path} failed: {_told(error)}") from error
 
 
 def _library(name: str) -> Any:
@@ -159,11 +138,12 @@ def _library(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name == top:
             raise GradPivotError(f"{top} is not installed; pip install {top}") from None
-        raise GradPivotError(f"{name} cannot be imported: {_told(error)}") from error
+        raise GradPivotError(f"{name} cannot be imported: {describe_error(error)}") from error
     except Exception as error:
         # torchvision's operators are compiled for one torch: with another, "operator torchvision::nms does not exist".
         raise GradPivotError(
-            f"{name} cannot be imported ({_told(error)}); install the version that belongs to torch {torch.__version__}"
+            f"{name} cannot be imported ({describe_error(error)}); install the version that belongs to torch "
+            f"{torch.__version__}"
         ) from error
 
 
@@ -198,7 +178,3 @@ _LIBRARIES: dict[str, Callable[[str, Images], Callable[[], Any]]] = {
     "timm": _timm,
     "torchvision": _torchvision,
 }
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")

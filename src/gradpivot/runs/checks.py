@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -15,10 +16,10 @@ from gradpivot.evaluate import check_scorable
 from gradpivot.geometry import is_sharded
 from gradpivot.methods import Method
 from gradpivot.runtime import evaluating, isolated
-from gradpivot.tasks import predicts
+from gradpivot.tasks import Objective, check_per_sample, predicts
 
 if TYPE_CHECKING:
-    from gradpivot.tasks import Task
+    from gradpivot.tasks import Predictions, Task
 
 __all__ = ["check_fits", "check_run"]
 
@@ -55,6 +56,8 @@ def check_run(
     if predicts(task):
         check_scorable(split, retain_scored)
     check_fits(model, split, task)
+    if getattr(method, "dial", None) == "degree":
+        _check_degree(model, split, task, doubts=method.looks_at_unseen(split.kind, task))
     if getattr(method, "batchnorm", None) == "recalibrate" and len(split.retain_indices) < 2:
         raise GradPivotError(
             "batchnorm is 'recalibrate', and one sample to keep has no variance; use batchnorm='frozen'"
@@ -73,8 +76,7 @@ def check_fits(
         called: What the model is to whoever reads the error.
         advice: What to do, if there is more to say than what the data and the weights are.
     """
-    two = split.retain_indices[:2]
-    sample = split.train[int(two[0])]
+    sample = split.train[int(split.retain_indices[0])]
     pictures = [part for part in _parts(sample) if type(part).__module__.startswith("PIL.")]
     if pictures:
         raise GradPivotError(
@@ -86,8 +88,11 @@ def check_fits(
         raise GradPivotError("the model has no parameters; there is nothing to unlearn")
     with isolated(0), torch.no_grad(), evaluating(model):
         try:
-            batch = next(Loader(split.train, weight.device, seed=0).batches([two], epoch=0))
-            (task.predict if predicts(task) else task.retain_loss)(model, batch)
+            batch, samples = _two_of(split.retain_indices, model, split)
+            if predicts(task):
+                _check_predictions(task, task.predict(model, batch), samples)
+            else:
+                task.retain_loss(model, batch)
         except GradPivotError:
             raise
         except Exception as error:
@@ -97,6 +102,35 @@ def check_fits(
                 f"{called} cannot be run on the data ({told}); a sample is ({kinds}), and the weights are "
                 f"{_short(weight.dtype)}{advice and '; '}{advice}"
             ) from error
+
+
+def _two_of(indices: np.ndarray, model: nn.Module, split: ForgetSplit) -> tuple[Any, int]:
+    """A batch of the first two samples, and how many these are: there may be one."""
+    two = indices[:2]
+    device = next(model.parameters()).device
+    return next(Loader(split.train, device, seed=0).batches([two], epoch=0)), len(two)
+
+
+def _check_predictions(task: Task, told: Predictions, samples: int) -> None:
+    name = type(task).__name__
+    check_per_sample(f"the confidence that {name}.predict gives", told.confidence, samples, share=True)
+    check_per_sample(f"what {name}.predict gives as correct", told.correct, samples)
+
+
+def _check_degree(model: nn.Module, split: ForgetSplit, task: Task, *, doubts: bool) -> None:
+    """Raise unless a task that a run is steered by gives one degree per sample; the loss does not matter here."""
+    told = getattr(task, "doubting" if doubts else "forgetting", None)
+    if told is None:
+        return  # The method says what is missing.
+    anything = Objective(
+        "pre-flight", lambda outputs, _: outputs.mean(), None, lambda losses, _: losses.mean()
+    )
+    what = f"the {'doubt' if doubts else 'degree'} that {type(task).__name__}.{told.__name__} gives"
+    with isolated(0), torch.no_grad(), evaluating(model):
+        batch, samples = _two_of(split.forget_indices, model, split)
+        degree = told(model, batch, anything).degree
+    otherwise = ", or use dial='angle', which needs none"
+    check_per_sample(what, degree, samples, share=doubts, otherwise=otherwise)
 
 
 def _parts(sample: Any) -> Sequence[Any]:

@@ -1,4 +1,5 @@
 from .atomic import replacing as replacing, write_text as write_text
+from .importing import describe_error as describe_error, import_path as import_path
 from .modes import evaluating as evaluating
 from .parallel import Gradient as Gradient, Part as Part, Replicas as Replicas, Side as Side
 from .progress import bar as bar, bar_below_lines as bar_below_lines

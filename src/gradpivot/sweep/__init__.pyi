@@ -1,7 +1,13 @@
 from .cell import digest_of as digest_of
-from .engines.job import Engine as Engine
-from .engines.local import LocalEngine as LocalEngine
-from .engines.ray import RayEngine as RayEngine
+from .engines.job import (
+    Engine as Engine,
+    Job as Job,
+    Outcome as Outcome,
+    Pace as Pace,
+    Resources as Resources,
+    perform as perform,
+)
+from .engines.registry import list_engines as list_engines, start_engine as start_engine
 from .store.store import Failure as Failure, Store as Store
 from .study import run_study as run_study
 from .sweeping import State as State, Sweep as Sweep

@@ -2,12 +2,19 @@ from .batch import input_and_target as input_and_target
 from .classification import Classification as Classification
 from .diffusion.denoising import Diffusion as Diffusion
 from .diffusion.sampling import Sampler as Sampler
-from .objectives import Objective as Objective, list_objectives as list_objectives, objective as objective
+from .objectives import (
+    Objective as Objective,
+    list_objectives as list_objectives,
+    objective as objective,
+    register_objective as register_objective,
+)
 from .task import (
     DoubtingTask as DoubtingTask,
     Forgetting as Forgetting,
     GradualTask as GradualTask,
+    Predictions as Predictions,
     Task as Task,
+    check_per_sample as check_per_sample,
     degree_of as degree_of,
     loss_unit as loss_unit,
     meaning_of as meaning_of,

@@ -13,24 +13,27 @@ Adapter = Callable[[Any], tuple[Any, Any]]
 """From a sample or a batch of the user's own kind to (input, target)."""
 
 _INPUT_KEYS = ("input", "inputs", "x", "image", "images", "pixel_values", "features", "data")
+_TOKEN_KEYS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "pixel_values", "bbox")
+"""What a Hugging Face model takes by name beside its tokens."""
 _TARGET_KEYS = ("target", "targets", "y", "label", "labels")
 
 
 def input_and_target(batch: Any) -> tuple[Any, Any]:
-    """The default adapter: pairs as they are, dictionaries by the usual names.
+    """The default adapter: pairs as they are, dictionaries by the usual names; tokens with their mask as keywords.
 
     Raises:
         GradPivotError: if it cannot be told which part is which; pass an adapter of your own then.
     """
     if isinstance(batch, Mapping):
-        x = next((k for k in _INPUT_KEYS if k in batch), None)
+        x = next((k for k in ("input_ids", *_INPUT_KEYS) if k in batch), None)
         y = next((k for k in _TARGET_KEYS if k in batch), None)
         if x is None or y is None:
             raise GradPivotError(
                 f"cannot tell input and target among the keys {sorted(map(str, batch))}; pass an adapter, "
                 f'for example adapter=lambda batch: (batch["pixels"], batch["digit"])'
             )
-        return batch[x], batch[y]
+        named = {k: batch[k] for k in _TOKEN_KEYS if k in batch} if x == "input_ids" else {}
+        return named if len(named) > 1 else batch[x], batch[y]
     if isinstance(batch, Sequence) and len(batch) == 2:
         return batch[0], batch[1]
     raise GradPivotError(

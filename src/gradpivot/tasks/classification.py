@@ -57,11 +57,14 @@ class Classification:
         """The model's logits (n×k) and the targets (n) of a batch."""
         inputs, targets = self.adapter(batch)
         logits = self.outputs(model, inputs)
+        given = tuple(targets.shape)
         targets = targets.to(logits.device).long().reshape(-1)
-        if logits.ndim != 2 or logits.shape[1] < 2 or len(logits) != len(targets):
+        one_each = len(logits) == len(targets) == (*given, 1)[0]
+        if logits.ndim != 2 or logits.shape[1] < 2 or not one_each:
             raise GradPivotError(
-                f"the model gives {tuple(logits.shape)} for {len(targets)} samples; classification needs "
-                f"one row of at least two logits per sample"
+                f"the model gives logits {tuple(logits.shape)} for labels {given}; classification needs one label and "
+                f"one row of at least two logits per sample. For sequences or segmentation write a task of your own "
+                f"that gives one degree per sample"
             )
         # On other devices this would stop the queue at every batch; there torch asserts by itself.
         if targets.device.type == "cpu" and not _within(targets, logits.shape[1]):

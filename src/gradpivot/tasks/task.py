@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
+from gradpivot.errors import GradPivotError
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from gradpivot.tasks.objectives import Objective
 
 __all__ = [
-    "DoubtingTask", "Forgetting", "GradualTask", "Predictions", "Task", "degree_of", "loss_unit", "meaning_of",
-    "predicts",
+    "DoubtingTask", "Forgetting", "GradualTask", "Predictions", "Task", "check_per_sample", "degree_of", "loss_unit",
+    "meaning_of", "predicts",
 ]  # fmt: skip
 
 
@@ -83,6 +85,30 @@ def degree_of(task: GradualTask, model: nn.Module, batch: Any, objective: Object
     if alone is None:
         return task.forgetting(model, batch, objective).degree
     return cast("Tensor", alone(model, batch, objective))
+
+
+def check_per_sample(
+    what: str, values: Tensor, samples: int, *, share: bool = False, otherwise: str = ""
+) -> None:
+    """Raise unless there is one number per sample: a mean over tokens or pixels says nothing about samples.
+
+    Args:
+        what: The task and what it gives, for the error.
+        values: What it gave.
+        samples: For how many samples.
+        share: Whether the numbers are probabilities: those outside [0, 1] are refused, NaN is not.
+        otherwise: Another way out.
+    """
+    if tuple(values.shape) != (samples,):
+        raise GradPivotError(
+            f"{what} has the shape {tuple(values.shape)} for {samples} samples; give one number per "
+            f"sample{otherwise}"
+        )
+    outside = values[(values < 0) | (values > 1)] if share else values[:0]
+    if len(outside):
+        raise GradPivotError(
+            f"{what} is {float(outside[0]):g} for a sample; give a probability, in [0, 1]{otherwise}"
+        )
 
 
 def meaning_of(task: Task, objective: Objective) -> Objective:

@@ -240,3 +240,19 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(lab, expected, small_disk):
     assert state.before == len(done)
     assert state.damaged == []
     assert lab.by_name() == expected
+
+
+def test_workers_find_a_method_by_its_import_path(lab):
+    """In a module of its own that the problem's does not import."""
+    own = "from gradpivot.methods import GA\n\n\nclass Mine(GA):\n    pass\n"
+    (lab.folder / f"own_{lab.module}.py").write_text(own)
+    method = f"own_{lab.module}:Mine"
+    lab.path.write_text(
+        lab.path.read_text().replace("CUP: {method: cup, gamma: [0.2, 0.8]}", f"Mine: {{method: '{method}'}}")
+    )
+    process = lab.cli("--classes", "0", "--methods", f"{method},GA", "--jobs", "1")
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 0, told
+    runs = {r.series: r for r in lab.store().records() if r.role == "run"}
+    assert runs["Mine"].method == runs["Mine"].point.settings["method"] == method
+    assert runs["Mine"].point.scores == runs["GA"].point.scores

@@ -19,7 +19,7 @@ class MethodsOptions:
     """
 
     pattern: tyro.conf.Positional[str] = "*"
-    """Only names that match this shell pattern."""
+    """Only names that match this shell pattern; or yours as my_module:MyMethod."""
     json: bool = False
     """Print names, settings and defaults as JSON."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from gradpivot.experiments import list_problems
 from gradpivot.methods import Retrain
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ __all__ = [
     "TrainOptions",
     "UnlearnOptions",
 ]
+
+
+_PROBLEMS = f"{', '.join(list_problems())}, or yours as my_module:my_problem."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +63,7 @@ class DemoOptions(Run):
 class ProblemRun(Run):
     """What every command that computes on a problem of the user's has."""
 
-    problem: str = "digits"
-    """digits, toy, cifar10, cifar10-small, mnist, mnist16, fashion-mnist, svhn, mnist-ddpm, cifar10-ddpm, or yours as
-    my_module:my_problem."""
+    problem: Annotated[str, tyro.conf.arg(help=_PROBLEMS)] = "digits"
     model: str | None = None
     """Another model: resnet18, resnet20, resnet56, small, cnn, my_module:make_model, timm:NAME, torchvision:NAME."""
     normalise: str | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import tyro
 
@@ -49,8 +48,9 @@ class SweepOptions:
     """Worker processes; as many as there are cores if not given."""
     threads: int = 1
     """Threads of each worker. Small models are fastest with one; last digits depend on it."""
-    engine: Literal["local", "ray"] = "local"
-    """Processes on this machine, or a Ray cluster (the extra 'ray')."""
+    engine: str = "local"
+    """Where runs are done: local (processes on this machine), ray (a cluster; the extra 'ray'), one that is installed,
+    or yours as my_module:start."""
     address: str = "auto"
     """The Ray cluster: auto, or the head's host:port."""
     cpus: float = 1.0

@@ -1,1 +1,41 @@
-"""The built-in problems: one file each."""
+"""Built-in problems, found by being here: a function ``def my_data() -> Problem`` is the problem ``my-data``.
+
+Third parties name theirs in the entry point group ``gradpivot.problems``: ``my-data = "my_package:my_data"``.
+"""
+
+from __future__ import annotations
+
+import ast
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+__all__ = ["list_problems", "problem_paths"]
+
+ENTRY_POINTS = "gradpivot.problems"
+
+
+def list_problems() -> list[str]:
+    """The names of the built-in and installed problems."""
+    return sorted(problem_paths())
+
+
+@cache
+def problem_paths() -> dict[str, str]:
+    """The import path of each problem by its name; ours win. Nothing is imported: problems need torch."""
+    installed = {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
+    return installed | dict(_built_in())
+
+
+def _built_in() -> Iterator[tuple[str, str]]:
+    for module in pkgutil.iter_modules(__path__):
+        source = Path(module.module_finder.path, f"{module.name}.py")  # type: ignore[union-attr]
+        for node in ast.parse(source.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and _gives_problem(node):
+                yield node.name.replace("_", "-"), f"{__name__}.{module.name}:{node.name}"
+
+
+def _gives_problem(node: ast.FunctionDef) -> bool:
+    return isinstance(node.returns, ast.Name) and node.returns.id == "Problem"

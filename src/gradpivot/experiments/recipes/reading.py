@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from gradpivot.experiments.recipes.finding import KEYS, recipe_content
 from gradpivot.experiments.recipes.recipe import SCHEMA, Forgetting, Recipe, Series, numbers_in
 from gradpivot.experiments.recipes.spaces import number, space
 from gradpivot.methods import list_methods, method_class
+from gradpivot.runtime import import_path
 
 __all__ = ["load_recipe"]
 
@@ -87,11 +87,10 @@ def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
 
 def _import_module_of(problem: str) -> None:
     """Import a user's own problem first: its module may register the methods and objectives that the recipe names."""
-    module, colon, _ = problem.partition(":")
-    if colon:
+    if ":" in problem:
         # What is wrong with it is told when the problem itself is asked for.
-        with contextlib.suppress(ImportError):
-            importlib.import_module(module)
+        with contextlib.suppress(GradPivotError):
+            import_path(problem)
 
 
 def _forgettings(given: Any) -> tuple[Forgetting, ...]:
@@ -118,13 +117,14 @@ def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[Series]:
         raise GradPivotError(
             f"{where} has no series; add one such as CUP: {{method: cup, gamma: [0.3, 0.5]}}"
         )
-    _check_shared(shared, f"{where}, settings")
     for name, entry in series.items():
         try:
             methods = space(str(base), shared, _mapping(entry, "a series"))
         except GradPivotError as error:
             raise GradPivotError(f"{where}, {name}: {error}") from None
         yield Series(name=str(name), protocol=label, methods=methods)
+    # Last: a series may name somebody's own method, whose settings are known from then on.
+    _check_shared(shared, f"{where}, settings")
 
 
 def _check_shared(shared: Mapping[str, Any], where: str) -> None:

@@ -168,8 +168,8 @@ class Recipe:
     def _named(self, names: Sequence[str]) -> list[Series]:
         """The series of these names or methods, in any case of letters."""
         wanted = [name.casefold() for name in names]
-        _known("method", wanted, [n for s in self.series for n in (s.method, s.name.casefold())])
-        return [s for s in self.series if s.method in wanted or s.name.casefold() in wanted]
+        _known("method", wanted, [n.casefold() for s in self.series for n in (s.method, s.name)])
+        return [s for s in self.series if {s.method.casefold(), s.name.casefold()} & set(wanted)]
 
 
 def filled(method: Method, settings: Mapping[str, Any]) -> Method:

@@ -12,7 +12,7 @@ import torch
 
 from gradpivot.data import ForgetSplit
 from gradpivot.errors import GradPivotError
-from gradpivot.experiments.toy.problem import FORGOTTEN, toy, toy_methods
+from gradpivot.experiments.problems.toy import FORGOTTEN, toy, toy_methods
 from gradpivot.loop import Loop
 from gradpivot.runs import train_original
 from gradpivot.runtime import environment

@@ -16,7 +16,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.results import Record
 from gradpivot.sweep.cell import Cell, Setting
 
-__all__ = ["Answer", "Engine", "Job", "Outcome", "Pace", "perform"]
+__all__ = ["Answer", "Engine", "Job", "Outcome", "Pace", "Resources", "perform"]
 
 _LONGEST = 400
 """Characters of somebody's error that are told; the log has all of it."""
@@ -112,6 +112,27 @@ class Pace(NamedTuple):
     def left(self) -> float | None:
         """How long the rest of it takes at this pace."""
         return None if self.whole is None else self.whole * (1 - self.share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What an engine may use; each takes what it knows.
+
+    Attributes:
+        jobs: Runs at once; as many as there are cores if None.
+        threads: Threads of each run.
+        cpus: CPUs set aside for each run.
+        gpus: GPUs set aside for each run.
+        address: Where the cluster is.
+        log: Where what workers print goes.
+    """
+
+    log: Path
+    jobs: int | None = None
+    threads: int = 1
+    cpus: float = 1.0
+    gpus: float = 0.0
+    address: str = "auto"
 
 
 class Engine(Protocol):

@@ -12,14 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.sweep.engines.job import Answer, Job, Outcome, Pace
+from gradpivot.sweep.engines.job import Answer, Job, Outcome, Pace, Resources
 
-__all__ = ["LocalEngine"]
+__all__ = ["LocalEngine", "start"]
 
 _WAITING = 1
 """Jobs that wait in a worker's queue, so that it never waits for us."""
 _MOST_SILENT_DEATHS = 10
 """After so many dead workers and never an answer, something is wrong with all of them."""
+
+
+def start(resources: Resources) -> LocalEngine:
+    """As many workers as were asked for, or as there are cores."""
+    jobs = resources.jobs if resources.jobs is not None else os.cpu_count() or 1
+    return LocalEngine(jobs, resources.threads, resources.log)
 
 
 class LocalEngine:

@@ -15,13 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from gradpivot.errors import GradPivotError, to_install
-from gradpivot.sweep.engines.job import Answer, Job, Outcome, Pace, perform
+from gradpivot.sweep.engines.job import Answer, Job, Outcome, Pace, Resources, perform
 
-__all__ = ["RayEngine"]
+__all__ = ["RayEngine", "start"]
 
 _LOOK_AT_CLUSTER = 5.0
 """Seconds between two looks at how large the cluster is: nodes come and go."""
 _KNOCK_SECONDS = 10.0
+
+
+def start(resources: Resources) -> RayEngine:
+    """Connect to the cluster."""
+    return RayEngine(resources.address, cpus=resources.cpus, gpus=resources.gpus)
 
 
 class RayEngine:
