@@ -56,7 +56,7 @@ def check_run(
     if predicts(task):
         check_scorable(split, retain_scored)
     check_fits(model, split, task)
-    if getattr(method, "dial", None) == "degree":
+    if method.is_dialled:
         _check_degree(model, split, task, doubts=method.looks_at_unseen(split.kind, task))
     if getattr(method, "batchnorm", None) == "recalibrate" and len(split.retain_indices) < 2:
         raise GradPivotError(

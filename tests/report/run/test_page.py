@@ -51,7 +51,8 @@ def read(text: str) -> Reader:
 def own_text(text: str) -> str:
     """The page without the vendored library."""
     return text.replace(
-        resources.files("gradpivot.report").joinpath("common/vendor/plotly-basic.min.js").read_text("utf-8"), ""
+        resources.files("gradpivot.report").joinpath("common/vendor/plotly-basic.min.js").read_text("utf-8"),
+        "",
     )
 
 
@@ -159,7 +160,7 @@ def test_numbers_that_json_does_not_know_become_null(build: Any) -> None:
     data = json.loads(json.dumps(payload(comparison), allow_nan=False))
     shown = data["frontiers"][0]["points"][0]
     assert shown["ra"] is None
-    assert shown["svc"] is None
+    assert shown["more"] == [["MIA-SVC ↑", "–", ""]]
     assert shown["history"]["cosine"] == [None, None, 0.5]
     assert render_page(comparison)
 
