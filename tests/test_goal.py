@@ -56,7 +56,7 @@ def test_records_end_in_as_much_doubt_as_gamma_asks_for(gamma, lr):
     # What is promised of the retain data is their loss. Which of the 192 it costs is for rounding to decide.
     assert retain_loss(result.model, split) - retain_loss(model, split) <= allowed(model, split) + 1e-6
     assert result.scores.ra > 0.9
-    # A model that has not seen them recognises most (64 % of such data); a misclassified record is not recognised at all.
+    # A model that has not seen them recognises most, 64 % of such data; misclassified, it would recognise none.
     assert result.scores.ua < 0.6
 
 
