@@ -12,6 +12,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_example_runs(path, tmp_path):
     done = subprocess.run(
         [sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, check=False
@@ -20,6 +21,7 @@ def test_example_runs(path, tmp_path):
     assert "kept" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_documented_method_keeps_the_contract(tmp_path):
     """docs/extending.md shows a method of somebody else's with its test; both are run as they stand."""
     folder = ROOT / "docs" / "examples"
@@ -36,6 +38,7 @@ def test_the_documented_method_keeps_the_contract(tmp_path):
     assert " passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_documented_task_forgets(tmp_path):
     """docs/extending.md shows a task with a forget loss of its own, which ends with its claim."""
     done = subprocess.run(

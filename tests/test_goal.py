@@ -42,6 +42,7 @@ def test_without_never_seen_data_there_is_nothing_to_compare_with():
 
 @pytest.mark.parametrize("lr", [1e-4, 1e-2, 1])
 @pytest.mark.parametrize("gamma", [0.2, 0.5, 1.0])
+@pytest.mark.numeric
 def test_records_end_in_as_much_doubt_as_gamma_asks_for(gamma, lr):
     model, split = memorised(), records()
     start = doubt(model, split.train, split.forget_indices)
@@ -73,6 +74,7 @@ def allowed(model: nn.Module, split: ForgetSplit) -> float:
     return MAY_COST * goal.share(doubt(model, split.train, split.forget_indices))
 
 
+@pytest.mark.numeric
 def test_what_a_run_may_cost_shrinks_with_the_way():
     model, split = memorised(), records()
     result = unlearn(model, split, CUP(gamma=1.0, lr=1.0, epochs=4))
@@ -97,6 +99,7 @@ def test_a_way_of_nothing_has_been_gone():
     assert not Misclassified(Classification(), NPO).is_reached(1.0)
 
 
+@pytest.mark.numeric
 def test_no_step_changes_the_forget_loss_by_more_than_its_share():
     """Of NPO a tenth of the loss is 14 points of doubt: that share has to shrink with the way as well."""
     result = unlearn(memorised(), records(), CUP(gamma=1.0, lr=10.0, epochs=10))
@@ -137,6 +140,7 @@ def test_a_class_that_was_never_seen_is_not_named_at_all():
     assert not CUP(dial="angle").looks_at_unseen("random", Classification())
 
 
+@pytest.mark.numeric
 def test_records_can_be_misclassified_if_that_is_asked_for():
     result = unlearn(
         memorised(), records(), CUP(gamma=0.2, goal="misclassified", lr=0.1, epochs=20, budget=1.0)
@@ -145,6 +149,7 @@ def test_records_can_be_misclassified_if_that_is_asked_for():
     assert result.scores.ua == pytest.approx(asked_degree(0.2), abs=0.08)
 
 
+@pytest.mark.numeric
 def test_a_task_without_doubts_keeps_its_own_degree():
     class Own(Classification):
         doubting = property()
@@ -180,6 +185,7 @@ def test_goals_are_of_degrees():
         CUP(objective="nothing")
 
 
+@pytest.mark.numeric
 def test_doubt_that_augmentation_adds_is_none_of_the_way():
     """A dropped-out or augmented batch is in more doubt than the samples are; the course allows for that."""
 
@@ -249,6 +255,7 @@ def test_validation_data_that_tell_nothing_are_refused(data, told):
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.03, 0.05])
+@pytest.mark.numeric
 def test_a_small_degree_that_was_landed_on_was_not_missed(gamma):
     assert unlearn(memorised(), records(), CUP(gamma=gamma, lr=0.1, epochs=10), seed=1).missed is None
 
