@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench control docs clean
+.PHONY: help demo check test numeric fuzz lint format bench control docs clean
 
 help:           ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -30,8 +30,22 @@ demo: $(VENV)/base      ## Forget a digit, compare methods, write demo/report.ht
 	$(BIN)/gradpivot demo --out demo
 
 # One thread a test process: the machine's cores are shared by the processes, and sums do not depend on the count.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --quiet
+
+check: lint             ## Lint and the fast tests: the inner loop
+	$(PYTEST) -m "not slow"
+
 test: $(VENV)/dev       ## Run all tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --quiet
+	$(PYTEST)
+
+# Sums are rounded differently without vector instructions: PyTorch's own, MKL's (matrix products) and oneDNN's.
+numeric: $(VENV)/dev    ## Run the numerically sensitive tests as an old CPU would
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 $(PYTEST) -m numeric
+
+# Runs until a round fails. Hypothesis keeps what failed in .hypothesis and tries it first in the next round.
+ROUNDS ?= 10
+fuzz: $(VENV)/dev       ## Run the property tests on new random examples, ROUNDS=10 times
+	for round in $$(seq $(ROUNDS)); do HYPOTHESIS_PROFILE=fuzz $(PYTEST) -m hypothesis || exit 1; done
 
 lint: $(VENV)/dev       ## Style, types, and which layer may import which
 	$(BIN)/ruff check src tests benchmarks examples docs

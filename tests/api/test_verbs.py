@@ -101,6 +101,8 @@ class Records(Dataset):
         return {"numbers": row[:3], "flags": row[3:], "outcome": int(self.labels[index])}
 
 
+@pytest.mark.slow
+@pytest.mark.numeric
 def test_a_users_own_model_and_data_go_through_unchanged():
     task = Classification(adapter=lambda b: ({"numbers": b["numbers"], "flags": b["flags"]}, b["outcome"]))
     mine = ForgetSplit.by_class(Records(), Records(1), 2, target=task.target_of)
@@ -120,6 +122,7 @@ def test_a_users_own_model_and_data_go_through_unchanged():
     assert all(torch.equal(value, before[name]) for name, value in learned.state_dict().items())
 
 
+@pytest.mark.numeric
 def test_bfloat16_weights():
     model = trained().to(torch.bfloat16)
     features, labels = blobs().tensors

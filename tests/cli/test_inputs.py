@@ -112,6 +112,7 @@ def test_built_in_models_on_built_in_problems(tmp_path, capsys):
     assert "which is no better than a guess; are these its weights" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_frontier_of_another_model_and_another_normalisation_shares_no_record(mine, capsys):
     import my_bytes
 

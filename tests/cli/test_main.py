@@ -107,6 +107,7 @@ def test_starts_without_torch(words):
     assert not imports_torch(call)
 
 
+@pytest.mark.slow
 def test_reports_need_no_torch():
     assert not imports_torch(
         "import gradpivot.report.run.page, gradpivot.report.common.tables, gradpivot.report.run.summary"
@@ -214,6 +215,7 @@ def test_what_is_no_terminal_gets_its_lines_whole(unlearn, tmp_path, capsys):
     assert f"Everything is in {tmp_path / long}\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_trace_of_records_without_a_reference_shows_every_run(original, tmp_path, capsys):
     (tmp_path / "who.txt").write_text("3\n14\n15\n")
     words = ["--indices", str(tmp_path / "who.txt"), "--epochs", "1", "--values", "0", "1", "--no-reference"]
@@ -398,6 +400,7 @@ def test_a_mistyped_method_lists_the_methods(capsys):
     assert set(list_methods()) <= told
 
 
+@pytest.mark.slow
 def test_trace_draws_and_picks(original, tmp_path, capsys):
     out = tmp_path / "trace"
     words = [
@@ -456,6 +459,7 @@ def test_a_quick_trace_recommends(original, tmp_path, capsys):
     assert {"report.html", "model.safetensors"} <= {p.name for p in out.iterdir()}
 
 
+@pytest.mark.slow
 def test_reproduce_vae_writes_figure_table_and_numbers_and_goes_on_from_them(tmp_path, capsys, monkeypatch):
     from gradpivot.experiments.vae import recipe as vae
 
@@ -483,6 +487,7 @@ def test_reproduce_vae_writes_figure_table_and_numbers_and_goes_on_from_them(tmp
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("models/*.safetensors")} == models
 
 
+@pytest.mark.slow
 def test_reproduce_toy_writes_the_figure_and_the_numbers(tmp_path, capsys):
     assert main(["reproduce", "toy", "--out", str(tmp_path), "--seeds", "1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -492,6 +497,7 @@ def test_reproduce_toy_writes_the_figure_and_the_numbers(tmp_path, capsys):
     assert (tmp_path / "toy.pdf").read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.slow
 def test_retrain_takes_the_problems_own_recipe(tmp_path):
     words = ["unlearn", "retrain", "--problem", "toy", "--classes", "2", "--out", str(tmp_path / "run")]
     assert main(words) == 0
@@ -499,33 +505,45 @@ def test_retrain_takes_the_problems_own_recipe(tmp_path):
     assert (config["optimizer"], config["epochs"]) == ("adam", 100)
 
 
-def interrupted_demo(out: Path, how: signal.Signals) -> tuple[int, str, list[str]]:
-    """Start the demo, send a signal once three runs are recorded: status, message, command."""
-    command = [sys.executable, "-m", "gradpivot", "demo", "--out", str(out)]
+SHORT_DEMO = """
+import sys
+from gradpivot.cli import main
+from gradpivot.recipes import digits
+whole = digits.demo_series()
+digits.demo_series = lambda: {name: methods[::5] for name, methods in whole.items()}
+raise SystemExit(main(["demo", "--out", sys.argv[1]]))
+"""
+"""Three of the eleven settings of each series."""
+
+
+def interrupted_demo(command: list[str], out: Path, runs: int, how: signal.Signals) -> tuple[int, str]:
+    """Start the demo, send a signal once so many runs are recorded: status, message."""
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=SINGLE_THREAD)
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and len(list(out.glob("runs/*/*.json"))) < 3:
+    while time.monotonic() < deadline and len(list(out.glob("runs/*/*.json"))) < runs:
         time.sleep(0.05)
     process.send_signal(how)
     _, message = process.communicate(timeout=60)
-    assert len(list(out.glob("runs/*/*.json"))) >= 3
+    assert len(list(out.glob("runs/*/*.json"))) >= runs
     assert not (out / "results.json").exists()
-    return process.returncode, message, command
+    return process.returncode, message
 
 
-def test_ctrl_c_is_one_line_and_keeps_what_is_done(tmp_path):
-    status, message, _ = interrupted_demo(tmp_path / "demo", signal.SIGINT)
+@pytest.mark.slow
+@pytest.mark.numeric
+def test_an_interrupted_demo_continues_where_it_was(tmp_path):
+    """Ctrl-C is one line; kill -9 loses at most the run in flight; nothing that was recorded is run again."""
+    out = tmp_path / "demo"
+    command = [sys.executable, "-c", SHORT_DEMO, str(out)]
+    status, message = interrupted_demo(command, out, 3, signal.SIGINT)
     assert status == 130
     assert message.count("\n") == 1
     assert "Start the same command again to continue" in message
-
-
-def test_a_killed_demo_continues_where_it_was(tmp_path):
-    """kill -9 loses at most the run in flight; nothing that was recorded is run again."""
-    out = tmp_path / "demo"
-    status, _, command = interrupted_demo(out, signal.SIGKILL)
+    first = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/*.json")}
+    status, _ = interrupted_demo(command, out, len(first) + 1, signal.SIGKILL)
     assert status == -signal.SIGKILL
     done = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/*.json")}
+    assert first.items() <= done.items()
     subprocess.run(command, check=True, env=SINGLE_THREAD, capture_output=True)
     results = json.loads((out / "results.json").read_text())
     assert [f["name"] for f in results["frontiers"]] == ["CUP", "WS", "GA", "CUP as printed"]

@@ -146,6 +146,7 @@ def test_sigterm_is_ctrl_c_inside_and_itself_again_outside():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.slow
 def test_reproduce_is_a_sweep_and_its_comparison(lab, sweep, tmp_path, capsys, monkeypatch):
     """The experiment's own recipe takes hours; the lab's takes its place."""
     asked = []

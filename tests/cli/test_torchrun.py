@@ -112,6 +112,7 @@ def ours(stderr: str) -> list[str]:
     return [line for line in stderr.splitlines() if line.startswith("gradpivot: ")]
 
 
+@pytest.mark.slow
 def test_killed_and_continued_is_one_process(place):
     """One of two processes is killed: one line, a checkpoint. Started again, they end where one process does."""
     out = place / "two"
@@ -142,6 +143,7 @@ def test_killed_and_continued_is_one_process(place):
     assert configs[0] == configs[1]
 
 
+@pytest.mark.slow
 def test_the_first_process_trains_the_original_for_all(place):
     """Each would start from other weights here; on a GPU no two trainings give the same either."""
     (place / "unlike").touch()
@@ -154,6 +156,7 @@ def test_the_first_process_trains_the_original_for_all(place):
     assert yaml.safe_load((place / "trained" / "config.yaml").read_text())["device"] == "cpu"
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_one_line(place):
     process = start(place, "stopped", slowly=True)
     wait_for(place / "stopped" / "checkpoint.pt", process)
@@ -166,6 +169,7 @@ def test_ctrl_c_is_one_line(place):
     assert (place / "stopped" / "checkpoint.pt").exists()
 
 
+@pytest.mark.slow
 def test_one_process_that_fails_ends_all_with_one_line(place):
     (place / "fail-1").touch()
     try:

@@ -56,6 +56,7 @@ def folder(tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.numeric
 def test_leaves_a_folder_that_says_everything(folder, capsys):
     names = {path.name for path in folder.iterdir()}
     assert names == {"config.yaml", "environment.json", "metrics.json", "model.safetensors"}
@@ -232,6 +233,7 @@ def test_another_model_by_name(tmp_path):
     assert facts["model"] == "SmallResNet"
 
 
+@pytest.mark.slow
 def test_precision_is_in_the_folder_and_in_the_rerun(folder, tmp_path, capsys):
     words = ["unlearn", "cup", "--classes", "3", "--epochs", "1", "--precision", "bfloat16"]
     out = tmp_path / "run"
@@ -275,6 +277,7 @@ def stopped(folder: Path, how: signal.Signals) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_a_stop_is_one_line_that_says_how_to_go_on(slow, how):
     status, message = stopped(slow, how)
     assert status == 130
@@ -283,6 +286,7 @@ def test_a_stop_is_one_line_that_says_how_to_go_on(slow, how):
     assert "Start the same command again to continue" in last
 
 
+@pytest.mark.slow
 def test_killed_and_started_again_is_uninterrupted(slow):
     """kill -9 to a real process; the weights are those of a training that nobody stopped, bit for bit."""
     status, _ = stopped(slow, signal.SIGKILL)

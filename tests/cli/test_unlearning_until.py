@@ -35,6 +35,7 @@ def tiny(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.numeric
 def test_a_target_that_is_met(tiny, tmp_path, capsys):
     assert tiny("--until", "UA>=60", "--keep", "RA>=80") == 0
     out = capsys.readouterr().out
@@ -54,6 +55,7 @@ def test_a_target_that_is_met(tiny, tmp_path, capsys):
     assert main(["rerun", "run"]) == 0
 
 
+@pytest.mark.numeric
 def test_a_target_that_is_not_met_exits_with_4_and_leaves_the_compromise(tiny, tmp_path, capsys):
     assert tiny("--until", "UA>=60", "--keep", "MIA<=0", "--json") == 4
     told = capsys.readouterr()

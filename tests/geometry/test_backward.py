@@ -410,6 +410,7 @@ print((after - before) / copy)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("gamma", [0.1, 0.9])
+@pytest.mark.slow
 def test_peak_memory_is_the_gradient_and_one_extra_copy(gamma):
     code = PEAK.replace("GAMMA", str(gamma))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

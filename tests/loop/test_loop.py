@@ -138,6 +138,7 @@ def test_telemetry_of_what_the_optimiser_really_did():
         )
 
 
+@pytest.mark.numeric
 def test_what_weight_decay_does_to_the_promise_shows_in_the_telemetry():
     """The pivot raises neither loss; weight decay acts after it and does."""
     kept, broken = (
@@ -241,6 +242,7 @@ def test_a_checkpoint_cannot_run_code(tmp_path):
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+@pytest.mark.numeric
 def test_optimisers_and_schedules(optimizer):
     result = unlearn(
         trained(), split(), CUP(optimizer=optimizer, schedule="cosine", lr=0.02, epochs=8, gamma=0.8)

@@ -121,6 +121,7 @@ def test_what_no_scale_helps_comes_out_as_it_is(model):
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.numeric
 def test_unlearning_in_half_precision_forgets_and_repeats(precision):
     first, second = (
         unlearn(trained(), split(), CUP(gamma=0.9, lr=0.05, epochs=10), precision=precision) for _ in range(2)

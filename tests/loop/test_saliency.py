@@ -126,6 +126,7 @@ def test_what_cannot_be_done_is_explained():
         saliency_mask(trained().double(), TASK, [((features * math.nan, labels), 40)], 0.5)
 
 
+@pytest.mark.numeric
 def test_half_precision_is_summed_in_single():
     model = trained().to(torch.bfloat16)
     batches = [((x[None].bfloat16(), y[None]), 1) for x, y in zip(*forget_data(), strict=True)]

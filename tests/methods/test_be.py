@@ -39,6 +39,7 @@ class Watching(Classification):
         return logits
 
 
+@pytest.mark.numeric
 def test_the_shadow_class_attracts_what_is_forgotten():
     task = Watching()
     model = Loop().run(BE(lr=0.05, epochs=20), trained(), task, split()).model
@@ -53,6 +54,7 @@ def test_uses_no_retain_gradient():
     assert history["forget_loss"][0] > 0
 
 
+@pytest.mark.numeric
 def test_a_frozen_head_stays_and_the_new_output_learns():
     model = trained()
     model.layers[4].requires_grad_(False)

@@ -113,6 +113,7 @@ def test_labels_are_the_originals_on_resuming_too(monkeypatch, tmp_path):
     assert labels_of(method, part_way.eval(), inputs[targets == 0], targets[targets == 0]) != expected
 
 
+@pytest.mark.numeric
 def test_each_sample_is_trained_to_its_own_label(monkeypatch):
     """Forget samples of all classes, shuffled into batches: the trained model gives each one the label it was given."""
     mixed = ForgetSplit.by_index(blobs(), blobs(seed=1), range(30))
@@ -126,6 +127,7 @@ def test_each_sample_is_trained_to_its_own_label(monkeypatch):
     assert sum(said[i] == label for i, label in labels.items()) >= 28
 
 
+@pytest.mark.numeric
 def test_unchanged_labels_are_recorded():
     near = BS(epsilon=1e-6, low=None, high=None, epochs=1)
     far = BS(epsilon=4.0, low=None, high=None, epochs=1)

@@ -37,6 +37,7 @@ def test_its_steps_are_the_variants(variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.numeric
 def test_every_step_descends_both_losses_before_momentum(variant):
     history = TestDCGD().run(DCGD(variant=variant, momentum=0.0, lr=0.01, epochs=3)).history
     assert all(d <= 1e-9 for d in history["delta_forget"] + history["delta_retain"])
@@ -57,6 +58,7 @@ def test_center_walks_the_pivots_middle():
 @pytest.mark.parametrize(
     "objective", [name for name in list_objectives() if objective(name).takes == "logits"]
 )
+@pytest.mark.numeric
 def test_takes_any_objective(objective, variant):
     result = TestDCGD().run(DCGD(objective=objective, variant=variant, lr=0.02, epochs=2))
     assert result.diverged is None

@@ -60,6 +60,7 @@ def test_the_update_is_the_formula():
         np.testing.assert_allclose((weights(got) - weights(model)).numpy(), expected, atol=1e-9)
 
 
+@pytest.mark.numeric
 def test_a_small_step_costs_the_forgotten_more_than_the_kept():
     def losses(model):
         x, y = blobs().tensors

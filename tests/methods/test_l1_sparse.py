@@ -67,6 +67,7 @@ def test_without_penalty_it_is_fine_tuning_on_the_retain_set():
         assert torch.equal(a, b)
 
 
+@pytest.mark.numeric
 def test_more_alpha_is_more_sparse():
     def sparsity(alpha: float) -> float:
         model = unlearn(trained(), split(), L1Sparse(epochs=20, alpha=alpha, batch_size=16)).model

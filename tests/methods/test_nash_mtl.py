@@ -12,6 +12,7 @@ class TestNashMTL(MethodContract):
     method = NashMTL(lr=0.005, epochs=10)
 
 
+@pytest.mark.numeric
 def test_both_losses_gain_the_same_and_the_length_is_constant():
     """a·⟨f,g⟩ = b·⟨r,g⟩ = 1 at every step."""
     history = TestNashMTL().run(NashMTL(max_norm=None, momentum=0.0, epochs=2, lr=0.01)).history

@@ -25,11 +25,13 @@ def test_its_steps_are_the_surgery():
         assert b == pytest.approx(1 + surgery * f / r, rel=1e-9)
 
 
+@pytest.mark.numeric
 def test_every_step_descends_both_losses_before_momentum():
     history = TestPCGrad().run(PCGrad(momentum=0.0, lr=0.01, epochs=3)).history
     assert all(d <= 1e-9 for d in history["delta_forget"] + history["delta_retain"])
 
 
+@pytest.mark.numeric
 def test_mean_is_the_sum_at_half_the_rate():
     shared = {"max_norm": None, "momentum": 0.0, "epochs": 2}
     whole = TestPCGrad().run(PCGrad(lr=0.01, **shared)).history
@@ -39,6 +41,7 @@ def test_mean_is_the_sum_at_half_the_rate():
 
 
 @pytest.mark.parametrize("objective", ["unlikelihood", "negative_ce"])
+@pytest.mark.numeric
 def test_takes_any_objective(objective):
     result = TestPCGrad().run(PCGrad(objective=objective, lr=0.02, epochs=2))
     assert result.diverged is None

@@ -91,6 +91,7 @@ def test_nesterov_steps_as_its_formula_says():
         torch.testing.assert_close(a - s, 1.9 * (p - s), atol=1e-6, rtol=1e-3)
 
 
+@pytest.mark.numeric
 def test_label_smoothing_bounds_the_confidence():
     """The optimum of a smoothed loss is p = 1 − ε + ε/k; plain cross-entropy goes on to 1."""
     from torch.nn.functional import cross_entropy

@@ -91,6 +91,7 @@ def test_killed_and_resumed_is_uninterrupted(tmp_path: Path):
         assert torch.equal(tensor, resumed.model.state_dict()[name]), name
 
 
+@pytest.mark.numeric
 def test_the_penalty_holds_the_weights():
     free, held = (
         moved(run(SA(samples=4, sampler_steps=3, batch_size=2, epochs=6, lr=1e-2, penalty=w)).model)
@@ -106,6 +107,7 @@ def test_no_training_image_decides_anything():
     assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), theirs.parameters(), strict=True))
 
 
+@pytest.mark.numeric
 def test_the_label_learns_noise():
     """The loss of noise images under the forgotten label falls, over the same random numbers."""
     task = Diffusion(classes=3, timesteps=400)

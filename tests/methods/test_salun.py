@@ -41,6 +41,7 @@ def mask(share: float) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
 @pytest.mark.parametrize("kind", [SalUn, CUP, WS, GA])
+@pytest.mark.numeric
 def test_weights_outside_the_mask_are_bit_identical(kind, optimizer):
     method = kind(
         saliency=0.3, optimizer=optimizer, momentum=0.9, weight_decay=0.5, lr=0.02, epochs=3, max_norm=None
@@ -60,6 +61,7 @@ def test_a_mask_of_everything_changes_nothing_about_the_run():
         assert torch.equal(a, b)
 
 
+@pytest.mark.numeric
 def test_the_geometry_is_that_of_the_subspace():
     """Norms and the promise of the pivot are those of the masked gradients; plain SGD keeps it exactly there."""
     free, masked = (
@@ -70,6 +72,7 @@ def test_the_geometry_is_that_of_the_subspace():
     assert max(*masked["delta_forget"], *masked["delta_retain"]) <= 1e-9
 
 
+@pytest.mark.numeric
 def test_frozen_parameters_are_no_part_of_the_share():
     model = trained()
     model.layers[0].requires_grad_(False)

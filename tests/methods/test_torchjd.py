@@ -58,6 +58,7 @@ def test_its_steps_are_its_rules(kind):
 
 
 @family
+@pytest.mark.numeric
 def test_repeats_resumes_and_forgets_a_little(kind, tmp_path):
     """The parts of the contract that a rule with a memory, or a solver with one, would break."""
     method = kind(lr=0.02, epochs=2)

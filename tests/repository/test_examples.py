@@ -12,6 +12,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_example_runs(path, tmp_path):
     done = subprocess.run(
         [sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, check=False
@@ -23,6 +24,7 @@ def test_example_runs(path, tmp_path):
 DOCUMENTED = sorted((ROOT / "docs" / "examples").glob("test_*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", DOCUMENTED, ids=lambda path: path.stem)
 def test_the_documented_extensions_work(path, tmp_path):
     """docs/extending.md shows what somebody else might add, each with its test; all are run as they stand."""
@@ -39,6 +41,7 @@ def test_the_documented_extensions_work(path, tmp_path):
     assert " passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_documented_task_forgets(tmp_path):
     """docs/extending.md shows a task with a forget loss of its own, which ends with its claim."""
     done = subprocess.run(

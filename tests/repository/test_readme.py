@@ -45,6 +45,7 @@ def test_readme_snippets():
 
 
 @pytest.mark.parametrize("page", ["quickstart.md", "pivot.md"])
+@pytest.mark.slow
 def test_pages_run_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

@@ -73,6 +73,7 @@ def killed_after(steps: int, checkpoint: Path, **options: Any) -> None:
         train_model(problem(), checkpoint=checkpoint, checkpoint_seconds=0, progress=stop, **options)
 
 
+@pytest.mark.numeric
 def test_learns():
     trained = train_model(problem(training=replace(SHORT, epochs=15, lr=0.1)))
     assert trained.test_accuracy == 1.0

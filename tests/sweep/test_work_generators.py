@@ -56,6 +56,7 @@ def swept(
     return store, engine, store.records()
 
 
+@pytest.mark.numeric
 def test_a_sweep_of_generators_keeps_what_was_judged_and_drawn(tmp_path, monkeypatch):
     store, engine, records = swept(tmp_path, monkeypatch)
     assert [job.cell is None for job in engine.seen] == [True, True] + [False] * 5
@@ -76,6 +77,7 @@ def test_a_sweep_of_generators_keeps_what_was_judged_and_drawn(tmp_path, monkeyp
     store.close()
 
 
+@pytest.mark.slow
 def test_real_images_are_looked_at_once_for_all_workers(tmp_path, monkeypatch):
     store, engine, records = swept(tmp_path, monkeypatch)
     (kept,) = (store.folder / "real").glob("*/real-*.safetensors")
@@ -97,6 +99,7 @@ def test_real_images_are_looked_at_once_for_all_workers(tmp_path, monkeypatch):
     store.close()
 
 
+@pytest.mark.slow
 def test_an_export_may_leave_the_pictures_out(tmp_path, monkeypatch, capsys):
     store, _, records = swept(tmp_path, monkeypatch)
     store.close()
@@ -114,6 +117,7 @@ def test_an_export_may_leave_the_pictures_out(tmp_path, monkeypatch, capsys):
     assert "No pictures of this model were kept." in (tmp_path / "page" / "generators.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_sweep_of_generators_is_compared_from_the_command_line(tmp_path, monkeypatch, capsys):
     store, _, _ = swept(tmp_path, monkeypatch)
     store.close()
@@ -154,6 +158,7 @@ def test_diffusers_version_is_part_of_what_numbers_depend_on(tmp_path, monkeypat
     assert "diffusers" not in seer.versions
 
 
+@pytest.mark.slow
 def test_a_generator_that_diverged_counts_with_zeros(tmp_path, monkeypatch):
     store, _, records = swept(tmp_path, monkeypatch, rate="1e30")
     lost = next(record for record in records if record.series == "SalUn")
@@ -177,6 +182,7 @@ def test_a_generator_is_judged_by_classes(tmp_path, monkeypatch):
         swept(tmp_path, monkeypatch, forget="fraction: 0.1")
 
 
+@pytest.mark.slow
 def test_all_models_are_drawn_from_with_the_same_noise(tmp_path, monkeypatch):
     """Two settings that change nothing give the very same pictures and scores."""
     store, _, records = swept(tmp_path, monkeypatch, rate="[1e-30, 2e-30]")

@@ -74,6 +74,7 @@ def test_a_forgotten_class_is_expected_to_be_gone():
     assert row[2] == pytest.approx(float((model(features).argmax(1) == labels).double().mean()))
 
 
+@pytest.mark.numeric
 def test_other_samples_are_expected_to_be_like_never_seen_ones():
     split = guarded("random")
     steering = replace(split, test=split.validation, validation=None)
@@ -95,6 +96,7 @@ def test_the_test_part_is_never_read(kind):
     assert (backwards.seen, backwards.estimate) == (choice.seen, choice.estimate)
 
 
+@pytest.mark.numeric
 def test_the_best_of_a_known_case():
     """A class that is wholly forgotten at no price is a retrained model's row; half of the way is not."""
     split = guarded()

@@ -35,6 +35,8 @@ def digits_split():
 
 
 @pytest.mark.parametrize("asked", [0.25, 0.5, 0.75, 0.9, 0.99])
+@pytest.mark.slow
+@pytest.mark.numeric
 def test_on_digits_it_lands_within_two_points_for_three_runs_at_most(digits_model, digits_split, asked):
     result = unlearn(
         digits_model, digits_split, CUP(batch_size=BATCH_SIZE), until={"ua": asked}, keep={"ra": 0.97}
@@ -47,6 +49,8 @@ def test_on_digits_it_lands_within_two_points_for_three_runs_at_most(digits_mode
     assert result.scores.ra >= 0.97
 
 
+@pytest.mark.slow
+@pytest.mark.numeric
 def test_on_digits_what_excludes_each_other_is_recognised(digits_model, digits_split):
     # Where all forget samples look unlike members, most of them are misclassified. (The original has up to 2 % wrong.)
     result = unlearn(digits_model, digits_split, CUP(batch_size=BATCH_SIZE), until="MIA>=99", keep="UA<=3")
@@ -134,12 +138,14 @@ def test_statistics_of_the_walk_are_those_of_its_weights():
     torch.testing.assert_close(result.model.layers[1].running_mean, anew.layers[1].running_mean)
 
 
+@pytest.mark.numeric
 def test_the_auc_of_the_test_part_is_told():
     result = unlearn(trained(), split(), QUICK, until="AUC<=99")
     assert 0.5 <= result.auc <= 1
     assert unlearn(trained(), split(), QUICK, until="UA>=1").auc is None
 
 
+@pytest.mark.numeric
 def test_another_method_walks_its_line():
     result = unlearn(trained(), split(), WS(lr=0.1, forget_weight=3.0, epochs=5), until="UA>=50")
     assert len(result.tries) == 1

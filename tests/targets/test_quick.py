@@ -60,6 +60,7 @@ def test_the_weights_between_lie_on_the_line(line):
                 torch.testing.assert_close(value, torch.lerp(start[name], end[name], share))
 
 
+@pytest.mark.numeric
 def test_the_points_are_in_order_and_their_gamma_asks_for_what_they_have_forgotten(line):
     assert list(line.shares) == sorted(line.shares)
     start = line.original.ua
@@ -183,6 +184,7 @@ def test_a_quick_trace_that_was_interrupted_does_not_run_again(tmp_path, monkeyp
         trace(trained(), split(), FAST, gammas=(0.1,), checkpoint=path)
 
 
+@pytest.mark.numeric
 def test_a_quick_trace_is_a_trace(tmp_path):
     traced = trace(trained(), split(), FAST, quick=True, points=6)
     assert len(traced.points) == len(traced.results) == len(traced.shares) <= 6
@@ -196,6 +198,7 @@ def test_a_quick_trace_is_a_trace(tmp_path):
     assert "gamma-slider" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.numeric
 def test_on_records_gamma_is_the_share_of_the_doubt_about_never_seen_data():
     split = records().with_validation()
     line = continuation(memorised(), split, CUP(lr=0.1, epochs=10), points=6)

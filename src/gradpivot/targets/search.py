@@ -153,7 +153,7 @@ class Search:
         self._tries: list[Try] = []
         self._places: list[Place] = []
         self._run_cost = self._run_seconds = 0.0
-        self._landing_cost = self._keep_cost = 0.0
+        self._landing_cost = self._until_cost = self._keep_cost = 0.0
 
     @property
     def cost(self) -> float:
@@ -208,8 +208,7 @@ class Search:
         method = replace(self._method, gamma=self._gamma(place, reached), budget=whole, goal="misclassified")
         if not self._tries:
             return method
-        # Landing again, and a way back if that fails too.
-        left = self._budget - self.cost - self._landing_cost - 2 * self._keep_cost
+        left = self._budget - self.cost - self._landing_cost - self._retreat_cost
         return _shortened(method, min(left, REPAIR if reached else 1.0))
 
     def _gamma(self, place: Place, reached: bool) -> float:
@@ -245,16 +244,14 @@ class Search:
 
     def _landing(self, run: int) -> Place:
         """The smallest share of a run's line at which ``until`` holds; the end if it holds nowhere."""
-        before = self.cost
         end = self._look(Place(run, 1.0, Seen()), self._until)
-        price = self.cost - before
         high = end if self._reached(end) else self._before_overshoot(run)
         if high is None:
             return end
         low = self._places[0]
         for look in range(LOOKS):
             is_near = self._spare(high.seen) <= NEAR or self._reached(low)
-            if is_near or self.cost + price + self._keep_cost > self._budget:
+            if is_near or not self._can_look:
                 break
             place = self._look(Place(run, self._between(low, high, look), Seen()), self._until)
             low, high = (low, place) if self._reached(place) else (place, high)
@@ -263,10 +260,22 @@ class Search:
     def _before_overshoot(self, run: int) -> Place | None:
         """A place on the line at which ``until`` holds though it does not at the end; None if none is seen."""
         for share in _SCAN if self._targets.may_overshoot else ():
+            if not self._can_look:
+                break
             place = self._look(Place(run, share, Seen()), self._until)
             if self._reached(place):
                 return place
         return None
+
+    @property
+    def _retreat_cost(self) -> float:
+        """The price of a retreat: quick looks for one close look's worth, a close look, and one at the original."""
+        return self._until_cost + 3 * self._keep_cost
+
+    @property
+    def _can_look(self) -> bool:
+        """Whether a landing can afford a look and still the close look at its end, and a retreat."""
+        return self.cost + self._until_cost + self._keep_cost + self._retreat_cost <= self._budget
 
     def _between(self, low: Place, high: Place, look: int) -> float:
         """By turns where a straight line through the two margins has half of what is near, and the middle."""
@@ -284,15 +293,21 @@ class Search:
         """Walk from a place at which ``keep`` fails towards the original, as far as it takes and no further."""
         keep = self._targets.metrics_keep
         low, high = 0.0, place.share
+        # After the quick looks there is a close one, and one at the original if that fails.
+        quick, budget = self._keep_cost, self._budget - self._until_cost - 2 * self._keep_cost
         while place.run:
             for _ in range(LOOKS // 2):
+                before = self.cost
+                if before + quick > budget:
+                    break
                 middle = Place(place.run, (low + high) / 2, Seen())
                 seen = self._looker.look(self._at(middle), keep, quick=True)
+                quick = self.cost - before
                 low, high = (
                     (middle.share, high) if self._kept(replace(middle, seen=seen)) else (low, middle.share)
                 )
             found = self._look_closely(Place(place.run, low, Seen())) if low else None
-            if found is None or self._kept(found) or self.cost + 2 * self._keep_cost > self._budget:
+            if found is None or self._kept(found):
                 break
             low, high = 0.0, low
         if not any(self._kept(seen) for seen in self._closely_seen):
@@ -343,8 +358,11 @@ class Search:
         """The place with these scores seen too, kept for a compromise."""
         missing = set(metrics) - place.seen.to_dict().keys()
         if missing:
+            before = self.cost
             seen = place.seen.with_more(self._looker.look(self._at(place), missing))
             place = replace(place, seen=seen)
+            if missing == self._until:
+                self._until_cost = max(self._until_cost, self.cost - before)
         self._places = [p for p in self._places if (p.run, p.share) != (place.run, place.share)]
         self._places.insert(0 if place.run == 0 else len(self._places), place)
         return place

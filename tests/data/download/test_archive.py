@@ -71,6 +71,14 @@ def test_a_changed_byte_gives_an_error_or_the_same_names(tmp_path_factory, data)
     assert set(found) <= set(WANTED)
 
 
+def test_a_zip_whose_members_lie_before_its_start_is_damaged(tmp_path):
+    """The end record says where the directory is; members are found by how far it is from there."""
+    content = bytearray(zipped(FILES))
+    content[-6] ^= 1
+    with pytest.raises(GradPivotError, match="archive is damaged or cut short"):
+        read_members(written(tmp_path, bytes(content)), WANTED)
+
+
 @pytest.mark.parametrize(
     "name", ["../a.bin", "/etc/a.bin", "x/../../a.bin", "..\\a.bin", "C:\\a.bin", "../other"]
 )

@@ -87,6 +87,7 @@ def test_a_model_with_nan_outputs_is_explained():
         score(model, split())
 
 
+@pytest.mark.numeric
 def test_a_retrained_model_of_the_class_looks_forgotten_and_the_original_does_not():
     told = score(trained(), split())
     assert told.ua < 0.1

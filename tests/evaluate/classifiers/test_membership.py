@@ -158,6 +158,7 @@ def test_below_the_limit_the_svc_is_scikit_learns(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
+@pytest.mark.slow
 def test_below_the_limit_the_svc_is_scikit_learns_on_real_confidences(name: str) -> None:
     members, nonmembers, forget = REAL[name][0]
     sets = members[:1000], nonmembers[:1000], forget[:500]
@@ -211,6 +212,7 @@ shapes = st.tuples(st.floats(0.3, 20), st.floats(0.3, 5))
     tied=st.sampled_from([0.0, 0.3, 0.8]),
     width=st.sampled_from([1.0, 0.02, 1e-4]),
 )
+@pytest.mark.slow
 def test_merged_svc_agrees_with_scikit_learns_on_random_mixtures(
     seed: int,
     member: tuple[float, float],

@@ -71,6 +71,8 @@ def test_halving_adds_a_border_and_takes_means():
     assert int(halved.sum()) == 25
 
 
+@pytest.mark.slow
+@pytest.mark.numeric
 def test_mnist_ddpm_trains_and_resumes_bit_for_bit(tmp_path):
     problem = find_problem("mnist-ddpm")
     problem = replace(

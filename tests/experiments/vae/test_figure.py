@@ -45,6 +45,7 @@ def test_the_map_is_of_equal_shares_of_the_prior():
     assert bool((codes[:-1, 0, 1] > codes[1:, 0, 1]).all()), "z₂ grows upwards, and the first row is on top"
 
 
+@pytest.mark.numeric
 def test_numbers_and_panels_of_every_model(first):
     outcome, _ = first
     told = json.loads(json.dumps(outcome.summary))
@@ -80,6 +81,7 @@ def test_finished_models_are_not_made_again(first, monkeypatch):
         run_vae(replace(quick(), gammas=(0.0, 0.5)), folder)
 
 
+@pytest.mark.slow
 def test_killed_on_the_way_it_ends_with_the_same_numbers(first, tmp_path, monkeypatch):
     """Killed in the middle of one model, with others done: only what is missing is computed."""
     outcome, _ = first

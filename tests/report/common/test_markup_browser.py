@@ -180,6 +180,7 @@ def test_paper_is_light(open_page: Open, comparison: Comparison) -> None:
 
 
 @pytest.mark.parametrize("width", [380, 640, 900, 1280])
+@pytest.mark.slow
 def test_no_width_scrolls_sideways(open_page: Open, build: Any, width: int) -> None:
     cup, *others = build().frontiers
     long = replace(cup, name="A_method_with_a_name_that_does_not_want_to_end_" * 2)
@@ -228,6 +229,7 @@ def edge_cases(build: Any) -> dict[str, Comparison]:
     "name",
     ["no reference", "no gamma", "one point", "all diverged", "empty history", "nothing", "random, unjudged"],
 )
+@pytest.mark.slow
 def test_missing_pieces_do_not_break_the_page(open_page: Open, build: Any, name: str) -> None:
     tab = open_page(edge_cases(build)[name])
     assert tab.locator("#frontier-chart .main-svg").count() > 0

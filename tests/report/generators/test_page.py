@@ -219,6 +219,7 @@ def test_without_scripts_the_first_sheets_and_the_tables_show(
 
 
 @pytest.mark.parametrize("width", [380, 640, 900, 1280])
+@pytest.mark.slow
 def test_no_width_scrolls_sideways(open_page: Open, width: int) -> None:
     long = "A_method_with_a_name_that_does_not_want_to_end_" * 2
     records = [replace(r, series=long) if r.series == "CUP" else r for r in made_sweep(seeds=(0, 1))]
@@ -263,6 +264,7 @@ def test_a_sheet_that_is_no_picture_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["no original", "no pictures", "one run", "all diverged"])
+@pytest.mark.slow
 def test_missing_pieces_do_not_break_the_page(open_page: Open, name: str) -> None:
     records = {
         "no original": [cup(g, 1 - g) for g in (0, 0.5, 1)],

@@ -30,7 +30,9 @@ def texts(figure: Any) -> list[str]:
     return [text.get_text() for ax in figure.axes for text in ax.texts]
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+@pytest.mark.parametrize(
+    "suffix", [".svg", *(pytest.param(s, marks=pytest.mark.slow) for s in (".png", ".pdf"))]
+)
 @pytest.mark.parametrize("draw", DRAWINGS)
 def test_every_figure_saves_the_same_bytes_twice(
     draw: Any, suffix: str, comparison: Comparison, tmp_path: Path
@@ -106,6 +108,7 @@ def test_diverged_runs_are_in_the_legend(comparison: Comparison) -> None:
 
 
 @pytest.mark.parametrize("draw", DRAWINGS)
+@pytest.mark.slow
 def test_missing_pieces_still_draw(draw: Any, build: Any, tmp_path: Path) -> None:
     cup = build().frontiers[0]
     lost = {"scores": Scores.of_diverged(), "diverged": {"step": 1, "reason": "x"}, "history": {}}

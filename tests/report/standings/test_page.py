@@ -158,6 +158,7 @@ def test_tables_sort_by_the_number_a_cell_begins_with(open_page: Open, record: B
 
 
 @pytest.mark.parametrize("width", [380, 900])
+@pytest.mark.slow
 def test_no_width_scrolls_sideways(open_page: Open, sweep: list[Record], record: Build, width: int) -> None:
     long = record("run", series="A_method_with_a_name_that_does_not_want_to_end_" * 2, protocol="paper")
     tab = open_page(standings([*sweep, long], beside="cifar10"), width=width)
@@ -189,6 +190,7 @@ def test_many_series_start_without_single_runs(open_page: Open, record: Build) -
 
 
 @pytest.mark.parametrize("kind", ["class", "random"])
+@pytest.mark.slow
 def test_missing_pieces_do_not_break_the_page(open_page: Open, record: Build, kind: str) -> None:
     runs = [record("run", None, kind=kind), record("run", None, kind=kind, series="WS", seed=1)]
     tab = open_page(standings(runs))

@@ -48,6 +48,7 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in listed]
 
 
+@pytest.mark.slow
 def test_two_workers_give_the_numbers_of_a_plain_loop(lab, expected, engine):
     two = engine(2)
     assert lab.sweep(two).is_whole
@@ -62,6 +63,7 @@ def test_two_workers_give_the_numbers_of_a_plain_loop(lab, expected, engine):
     assert again.pids == []
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_a_run_loses_that_run_only(lab, expected, engine):
     """Held in its fourth run, killed by -9; a new worker does it again."""
     hold = lab.hold_after(3)
@@ -86,6 +88,7 @@ def test_a_worker_killed_in_a_run_loses_that_run_only(lab, expected, engine):
     assert one.pids != killed
 
 
+@pytest.mark.slow
 def test_workers_tell_how_far_they_are(lab, engine, monkeypatch):
     """Runs made long enough to be seen: the lab's problem says nothing within a second."""
     code = (lab.folder / f"{lab.module}.py").read_text()
@@ -106,6 +109,7 @@ def test_workers_tell_how_far_they_are(lab, engine, monkeypatch):
     assert one.under_way() == {}
 
 
+@pytest.mark.slow
 def test_a_run_that_always_kills_its_worker_fails_after_three_attempts(lab, engine):
     lab.path.write_text(
         lab.path.read_text().replace("gamma: [0.2, 0.8]", "gamma: 0.2").replace("GA: {method: ga}", "")
@@ -134,6 +138,7 @@ def test_at_least_one_job(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGKILL"])
+@pytest.mark.slow
 def test_a_sweep_that_is_stopped_loses_the_runs_in_flight_only(lab, expected, how):
     """Ctrl-C (to the whole group, as a terminal sends it), a batch system's SIGTERM, and kill -9."""
     hold = lab.hold_after(4)
@@ -171,6 +176,7 @@ def test_a_sweep_that_is_stopped_loses_the_runs_in_flight_only(lab, expected, ho
     assert lab.by_name() == expected
 
 
+@pytest.mark.slow
 def test_two_sweeps_on_one_store_share_the_work(lab, expected):
     """Each is seen in a run of its own; both end with everything done, and every run was done once in all."""
     store = lab.store()
@@ -219,6 +225,7 @@ def fill(path: Path) -> None:
             file.write(b"x" * 512)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_nothing_is_lost(lab, expected, small_disk):
     lab.store_folder = small_disk / "store"
     ballast = small_disk / "ballast"

@@ -33,11 +33,19 @@ def cluster():
     made.shutdown()
 
 
-@pytest.fixture
-def engine(cluster):
+@pytest.fixture(scope="module")
+def connection(cluster):
+    """One for all tests: workers live as long as it does, and each imports torch once."""
     made = RayEngine(cluster.address)
     yield made
     made.close()
+
+
+@pytest.fixture
+def engine(connection):
+    yield connection
+    while connection._running:
+        connection.wait(1)
 
 
 def test_an_address_with_no_cluster_is_one_line():
@@ -66,6 +74,7 @@ def test_errors_are_told_by_their_last_line():
     assert ray_engine._first_line(RuntimeError("")) == "RuntimeError"
 
 
+@pytest.mark.slow
 def test_an_error_of_the_users_is_an_error_and_no_loss(lab, engine):
     lab.say("raise")
     assert engine.workers() == 2
@@ -90,6 +99,7 @@ def test_an_error_of_the_users_is_an_error_and_no_loss(lab, engine):
     store.close()
 
 
+@pytest.mark.slow
 def test_a_node_of_other_versions_stops_the_sweep(lab, engine):
     """Such a node is always free, and would draw every run to itself."""
 
@@ -105,6 +115,7 @@ def test_a_node_of_other_versions_stops_the_sweep(lab, engine):
         lab.sweep(Foreign())
 
 
+@pytest.mark.slow
 def test_a_worker_and_then_a_node_are_killed_and_nothing_is_lost(lab, expected, cluster, engine):
     """Held in the fourth run, its worker is killed by -9; held again in the seventh, a node is taken away."""
     hold = lab.hold_after(3)
@@ -136,6 +147,7 @@ def test_a_worker_and_then_a_node_are_killed_and_nothing_is_lost(lab, expected, 
     cluster.second = cluster.add_node(num_cpus=1, object_store_memory=100_000_000)
 
 
+@pytest.mark.slow
 def test_the_command_line_sweeps_on_a_cluster(lab, expected, cluster):
     command = [sys.executable, "-m", "gradpivot", "sweep", str(lab.path), "--store", str(lab.store_folder)]
     done = subprocess.run(

@@ -268,6 +268,7 @@ def test_salun_changes_salient_weights_only():
     assert (~same).any()
 
 
+@pytest.mark.numeric
 def test_the_other_class_objective_falls_and_the_rest_is_held():
     """On a model that knows its classes the label's meaning moves; without retain data this test would fail."""
     model = tiny()
@@ -425,6 +426,8 @@ def shades(count: int, seed: int = 0) -> TensorDataset:
     return TensorDataset(images.clamp(0, 255).to(torch.uint8), labels)
 
 
+@pytest.mark.slow
+@pytest.mark.numeric
 def test_cup_lands_on_the_degree_that_was_asked_for():
     task, data = Diffusion(classes=3, timesteps=50, beta_end=0.3), shades(600)
     # The dark one: what the others predict for a grey one in the mean is grey.
@@ -451,6 +454,7 @@ def test_cup_lands_on_the_degree_that_was_asked_for():
         assert share == pytest.approx(asked, abs=0.15)
 
 
+@pytest.mark.numeric
 def test_a_run_that_has_forgotten_too_much_does_not_climb_away_from_other_classes():
     """Away from the others' predictions leads anywhere, further from the images too: it only holds."""
     sets = split()

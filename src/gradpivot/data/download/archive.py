@@ -7,6 +7,7 @@ that climb out of their folder, links in the place of content, sizes beyond what
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -77,8 +78,9 @@ def read_members(path: Path, limits: Mapping[str, int], whole: int | None = None
             f"{path.name} is damaged or cut short ({_one_line(error)}); get it again"
         ) from None
     except OSError as error:
-        # gzip and bz2 say "not a gzipped file" or "Invalid data stream" with an OSError that has no number.
-        if error.errno is not None:
+        # gzip and bz2 say "not a gzipped file" or "Invalid data stream" with an OSError that has no number; a zip file
+        # whose directory is moved has members before its start, and seeking there is an invalid argument.
+        if error.errno not in (None, errno.EINVAL):
             raise
         raise GradPivotError(
             f"{path.name} is damaged or cut short ({_one_line(error)}); get it again"
