@@ -508,7 +508,7 @@ def test_retrain_takes_the_problems_own_recipe(tmp_path):
 SHORT_DEMO = """
 import sys
 from gradpivot.cli import main
-from gradpivot.recipes import digits
+from gradpivot.experiments.problems import digits
 whole = digits.demo_series()
 digits.demo_series = lambda: {name: methods[::5] for name, methods in whole.items()}
 raise SystemExit(main(["demo", "--out", sys.argv[1]]))
