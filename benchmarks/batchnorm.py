@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from gradpivot import CUP, ForgetSplit
 from gradpivot.data.readers.digits import load_digits
 from gradpivot.evaluate.classifiers.evaluation import Known, evaluate
-from gradpivot.evaluate.scores import METRICS, Scores
+from gradpivot.evaluate.metrics.registry import standing_metrics
+from gradpivot.evaluate.scores import Scores
 from gradpivot.experiments.problem import Problem, find_problem
 from gradpivot.loop.normalisation import POLICIES
 from gradpivot.methods.retrain import Retrain
@@ -90,7 +91,7 @@ def measured(chosen: argparse.Namespace) -> list[dict[str, Any]]:
                     rows.setdefault((policy, gamma), []).append(result.scores)
     return [
         {"policy": policy, "gamma": gamma, "runs": len(scores)}
-        | {name: statistics.mean(getattr(s, name) for s in scores) for name in METRICS}
+        | {name: statistics.mean(getattr(s, name) for s in scores) for name in standing_metrics()}
         for (policy, gamma), scores in rows.items()
     ]
 
@@ -115,7 +116,7 @@ def main() -> None:
     rows = measured(chosen)
     print("| BatchNorm | γ | RA | UA | TA | MIA |\n|---|---|---|---|---|---|")
     for row in rows:
-        numbers = " | ".join(f"{100 * row[name]:.2f}" for name in METRICS)
+        numbers = " | ".join(f"{100 * row[name]:.2f}" for name in standing_metrics())
         gamma = "" if row["gamma"] is None else row["gamma"]
         print(f"| {row['policy']} | {gamma} | {numbers} |")
     if chosen.json:

@@ -35,7 +35,8 @@ from torch import nn
 
 from gradpivot import CUP, Classification, ForgetSplit, trace
 from gradpivot.evaluate.classifiers.evaluation import evaluate
-from gradpivot.evaluate.scores import METRICS, Scores
+from gradpivot.evaluate.metrics.registry import standing_metrics
+from gradpivot.evaluate.scores import Scores
 from gradpivot.experiments.problem import Problem, find_problem
 from gradpivot.results.frontier import Frontier, Point
 from gradpivot.results.pareto import distance, epsilon_to
@@ -125,7 +126,7 @@ def regret(traced: Any, retrained: Scores) -> dict[str, Any]:
     """What the choice without the retrained model loses, with and without MIA."""
     choice = traced.recommend()
     told: dict[str, Any] = {"chosen": choice.result.method.gamma, "expected": choice.expected}
-    for name, metrics in (("with_mia", METRICS), ("without_mia", METRICS[:3])):
+    for name, metrics in (("with_mia", standing_metrics()), ("without_mia", standing_metrics(attacks=False))):
         deltas = [distance(r.scores.vector(metrics), retrained.vector(metrics)) for r in traced.results]
         told[name] = deltas[choice.index] - min(deltas)
         told[f"mean_{name}"] = statistics.fmean(deltas) - min(deltas)

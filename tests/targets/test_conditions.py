@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.metrics.registry import steering_metrics
 from gradpivot.results.selection import Condition, parse_conditions
-from gradpivot.targets.conditions import STEERABLE, Seen, Targets, shortfall, worst
+from gradpivot.targets.conditions import Seen, Targets, shortfall, worst
 
 PERCENT = st.integers(0, 100)
 COMPARISON = st.sampled_from([">=", "<=", ">", "<"])
@@ -89,4 +90,4 @@ def test_the_worst_condition_is_the_one_that_fails_by_most():
 def test_what_is_seen_is_put_together():
     seen = Seen(ua=0.5).with_more(Seen(ra=0.9))
     assert seen.to_dict() == {"ra": 0.9, "ua": 0.5}
-    assert set(Seen.of_nothing().to_dict()) == set(STEERABLE)
+    assert set(Seen.of_nothing().to_dict()) == set(steering_metrics())

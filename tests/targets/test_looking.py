@@ -8,7 +8,8 @@ from sklearn.metrics import roc_auc_score
 from gradpivot import ForgetSplit
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.classifiers.evaluation import evaluate, predictions
-from gradpivot.targets.conditions import STEERABLE, Seen
+from gradpivot.evaluate.metrics.registry import steering_metrics
+from gradpivot.targets.conditions import Seen
 from gradpivot.targets.looking import FORWARD, Looker, steering_split
 from gradpivot.tasks.classification import Classification
 from gradpivot.testing.problems import blobs, trained
@@ -26,15 +27,15 @@ def some_split(kind: str = "class") -> ForgetSplit:
 @pytest.mark.parametrize("kind", ["class", "random"])
 def test_it_sees_what_an_evaluation_on_the_validation_data_sees(kind):
     steering = steering_split(some_split(kind))
-    seen = Looker(steering, TASK, 100.0).look(trained(), STEERABLE)
+    seen = Looker(steering, TASK, 100.0).look(trained(), steering_metrics())
     scores = evaluate(trained(), steering, TASK)
     assert (seen.ra, seen.ua, seen.ta, seen.mia) == scores.vector()
 
 
-@pytest.mark.parametrize("metric", STEERABLE)
+@pytest.mark.parametrize("metric", steering_metrics())
 def test_a_score_alone_is_that_among_all(metric):
     steering = steering_split(some_split())
-    everything = Looker(steering, TASK, 100.0).look(trained(), STEERABLE)
+    everything = Looker(steering, TASK, 100.0).look(trained(), steering_metrics())
     alone = Looker(steering, TASK, 100.0).look(trained(), {metric})
     assert getattr(alone, metric) == getattr(everything, metric)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli.torchrun import is_first
+from gradpivot.evaluate import scored_metrics
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,8 +63,9 @@ def quiet() -> Iterator[None]:
 
 
 def percentages(scores: dict[str, Any]) -> str:
-    """The four scores in percent, in one line."""
-    return ", ".join(f"{name.upper()} {100 * scores[name]:.2f} %" for name in ("ra", "ua", "ta", "mia"))
+    """The scores in one line, percent where they are shares."""
+    shown = (m for m in scored_metrics() if m.variant_of is None and m.name in scores)
+    return ", ".join(f"{metric.symbol} {metric.text(scores[metric.name])}" for metric in shown)
 
 
 def say_result(result: Result, original: Scores | None, out: Path, problem: str = "") -> None:

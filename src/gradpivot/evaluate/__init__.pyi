@@ -4,9 +4,10 @@ from .classifiers.evaluation import (
     check_scorable as check_scorable,
     evaluate as evaluate,
     predictions as predictions,
+    same_kind as same_kind,
     scored_part as scored_part,
 )
-from .classifiers.membership import attack_auc as attack_auc, threshold_attack as threshold_attack
+from .classifiers.membership import threshold_attack as threshold_attack
 from .generators.examination import (
     Examination as Examination,
     Examined as Examined,
@@ -21,5 +22,15 @@ from .generators.judge import (
 from .generators.judging import Judging as Judging
 from .generators.pictures import Pictures as Pictures
 from .generators.scores import Frechet as Frechet, GenerationScores as GenerationScores
+from .metrics.metric import Metric as Metric, Verdict as Verdict
+from .metrics.registry import (
+    all_metrics as all_metrics,
+    find_metric as find_metric,
+    register_metric as register_metric,
+    scored_metrics as scored_metrics,
+    standing_metrics as standing_metrics,
+    steering_metrics as steering_metrics,
+    unregister_metric as unregister_metric,
+)
 from .on_test import accuracy_on_test as accuracy_on_test, loss_on_test as loss_on_test
-from .scores import METRICS as METRICS, Scored as Scored, Scores as Scores
+from .scores import Scored as Scored, Scores as Scores

@@ -1,7 +1,6 @@
 """The scores of one model: plain numbers, no torch, ready for JSON.
 
-RA, UA, TA and MIA are fractions in [0, 1]; higher is better for class-wise forgetting. For random
-subsets the ideal is the retrained model's value (see :mod:`gradpivot.results.frontier`).
+What each metric is stands in its description (:mod:`gradpivot.evaluate.metrics`).
 """
 
 from __future__ import annotations
@@ -9,22 +8,23 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-__all__ = ["METRICS", "Scored", "Scores", "wilson_interval"]
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.metrics.registry import all_metrics, find_metric, standing_metrics
 
-METRICS = ("ra", "ua", "ta", "mia")
-"""The paper's four numbers, in its order."""
-_SHARES = (*METRICS, "mia_svc", "mia_svc_accuracy")
+__all__ = ["Scored", "Scores", "wilson_interval"]
 
 
 class Scored(Protocol):
     """What the scores of any kind of model have: a classifier's are :class:`Scores`, a generator's others."""
 
-    metrics: ClassVar[tuple[str, ...]]
-    """What Δ and H are taken on."""
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What Δ and H are taken on."""
+        ...
 
     @property
     def ra(self) -> float:
@@ -66,9 +66,9 @@ class Scores:
         n_forget: Size of the forget set.
         n_retain: Size of the retain set that was scored.
         n_test: Size of the test set in scope.
+        more: The values of further registered metrics by name; each is an attribute too (NaN where it was not
+            measured) and stands beside the others in JSON.
     """
-
-    metrics: ClassVar[tuple[str, ...]] = METRICS
 
     ra: float
     ua: float
@@ -80,6 +80,29 @@ class Scores:
     n_forget: int
     n_retain: int
     n_test: int
+    more: tuple[tuple[str, float], ...] = ()
+
+    if not TYPE_CHECKING:  # a mistyped attribute is still found by mypy
+
+        def __getattr__(self, name: str) -> float:
+            for known, value in self.more:
+                if known == name:
+                    return value
+            if not name.startswith("_") and any(m.name == name for m in all_metrics()):
+                return math.nan
+            raise AttributeError(f"Scores has no {name!r}")
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What Δ and H are taken on."""
+        return standing_metrics()
+
+    @classmethod
+    def of_measured(cls, values: dict[str, Any]) -> Scores:
+        """From everything that was measured, by name."""
+        known = _names()
+        more = tuple((name, value) for name, value in values.items() if name not in known)
+        return cls(**{name: values[name] for name in known}, more=more)
 
     @classmethod
     def of_diverged(cls) -> Scores:
@@ -91,36 +114,50 @@ class Scores:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Scores:
-        """Read back what :meth:`to_dict` wrote; unknown keys of a newer version are left out.
+        """Read back what :meth:`to_dict` wrote; a metric that is not registered here keeps its value.
 
         Raises:
             ValueError: if a share is not a number in [0, 1].
         """
-        for name in _SHARES:
+        for name in _shares():
             share = values[name]
             if not isinstance(share, (int, float)) or not 0 <= share <= 1:
                 raise ValueError(f"{name} is {share!r}, not a share between 0 and 1")
-        return cls(**{name: values[name] for name in _names()})
+        if len(values) == len(_names()):
+            return cls(**values)
+        return cls.of_measured({name: v for name, v in values.items() if isinstance(v, (int, float))})
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary, fractions throughout."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in _names()} | dict(self.more)
 
-    def vector(self, metrics: tuple[str, ...] = METRICS) -> tuple[float, ...]:
-        """The scores named, in that order."""
+    def vector(self, metrics: tuple[str, ...] | None = None) -> tuple[float, ...]:
+        """The scores named, in that order; those that Δ and H are taken on if none are."""
+        metrics = metrics or standing_metrics()
         values = _getter(metrics)(self)
         return tuple(map(float, values if len(metrics) > 1 else (values,)))
 
     def interval(self, metric: str) -> tuple[float, float]:
-        """A 95 % Wilson interval for one of the four metrics, from the size of the set it is a share of."""
-        sizes = {"ra": self.n_retain, "ua": self.n_forget, "ta": self.n_test, "mia": self.n_forget}
-        return wilson_interval(float(getattr(self, metric)), sizes[metric])
+        """A 95 % Wilson interval for a metric that is a share of a set, from the size of that set.
+
+        Raises:
+            GradPivotError: if it is none.
+        """
+        part = find_metric(metric).share_of
+        if part is None:
+            raise GradPivotError(f"{metric} is no share of a set and has no Wilson interval")
+        return wilson_interval(float(getattr(self, metric)), getattr(self, f"n_{part}"))
 
 
 @functools.cache
 def _names() -> tuple[str, ...]:
     """The fields of Scores; looking them up takes longer than reading a score, and a sweep has 100,000."""
-    return tuple(field.name for field in fields(Scores))
+    return tuple(field.name for field in fields(Scores) if field.name != "more")
+
+
+@functools.cache
+def _shares() -> tuple[str, ...]:
+    return tuple(field.name for field in fields(Scores) if field.type == "float")
 
 
 @functools.cache

@@ -34,9 +34,9 @@ from .selection import (
     parse_conditions as parse_conditions,
 )
 from .series import (
-    MEASURES as MEASURES,
     Measure as Measure,
     Series as Series,
     SolutionSet as SolutionSet,
     forget_words as forget_words,
+    measures as measures,
 )

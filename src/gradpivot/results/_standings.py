@@ -24,7 +24,7 @@ from gradpivot.results.paper import (
 )
 from gradpivot.results.ranking import Ranking, rankings
 from gradpivot.results.record import Record, Role
-from gradpivot.results.series import MEASURES, Place, Series, forget_words, gather, place_order
+from gradpivot.results.series import Place, Series, forget_words, gather, measures, place_order
 
 __all__ = [
     "SCHEMA", "Standings", "Table", "listed", "protocol_order", "series_order", "standings", "task_of",
@@ -120,7 +120,7 @@ class Table:
         }
 
     def _paper_dict(self, row: Series) -> dict[str, Any]:
-        values = {measure: self.paper(row, measure) for measure in MEASURES}
+        values = {measure: self.paper(row, measure) for measure in measures()}
         return {measure: value.to_dict() for measure, value in values.items() if value}
 
 
@@ -281,7 +281,7 @@ def _borrowed(task: str, dataset: str | None, places: set[Place], notes: list[st
         scores = paper_reference(task, dataset or "", place[0])
         if scores is not None:
             found[place] = Point(label="Retrain (the paper's)", settings={}, scores=scores)
-            told = ", ".join(f"{m.upper()} {100 * getattr(scores, m):.2f}" for m in ("ra", "ua", "ta", "mia"))
+            told = ", ".join(f"{m.upper()} {100 * getattr(scores, m):.2f}" for m in scores.metrics)
             notes.append(
                 f"{forget_words('class', place[0])}, seed {place[1]}: no model of ours was retrained; Δ is to the "
                 f"paper's ({told}), another network on the same data."

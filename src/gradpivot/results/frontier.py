@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import METRICS, GenerationScores, Scored, Scores
+from gradpivot.evaluate import GenerationScores, Scored, Scores, find_metric, standing_metrics
 from gradpivot.results.pareto import distance, hypervolume, nondominated
 from gradpivot.results.selection import check_metric, parse_conditions
 
@@ -106,7 +106,7 @@ class Frontier:
     @property
     def metrics(self) -> tuple[str, ...]:
         """What H and Δ are taken on unless said otherwise: RA, UA, TA and MIA; for generators fidelity and UA."""
-        return self.points[0].scores.metrics if self.points else METRICS
+        return self.points[0].scores.metrics if self.points else standing_metrics()
 
     def vectors(self, metrics: tuple[str, ...] | None = None) -> list[tuple[float, ...]]:
         """The points as vectors in which higher is better.
@@ -168,7 +168,8 @@ class Frontier:
         finite = [p for p in self.points if not p.diverged]
         met = [p for p in finite if all(c.holds(p.scores) for c in conditions)]
         if met:
-            return max(met, key=lambda p: float(getattr(p.scores, name)))
+            sign = 1 if find_metric(name).is_higher else -1
+            return max(met, key=lambda p: sign * float(getattr(p.scores, name)))
         wanted = ", ".join(str(c) for c in conditions)
         if not finite:
             raise GradPivotError(f"no point of {self.name} is finite; lower lr or set max_norm")
@@ -179,7 +180,8 @@ class Frontier:
             ),
         )
         reached = ", ".join(
-            f"{c.metric.upper()} {100 * float(getattr(nearest.scores, c.metric)):.2f}" for c in conditions
+            f"{c.metric.upper()} {find_metric(c.metric).scale * getattr(nearest.scores, c.metric):.2f}"
+            for c in conditions
         )
         raise GradPivotError(
             f"no point of {self.name} meets {wanted}; the nearest is {nearest.label} with {reached}. "
@@ -196,8 +198,8 @@ class Frontier:
             "kind": self.kind,
             "reference": self.reference.to_dict() if self.reference else None,
             "hypervolume": self.hypervolume() if judged else None,
-            "hypervolume_without_mia": self.hypervolume(METRICS[:3])
-            if judged and self.metrics == METRICS
+            "hypervolume_without_mia": self.hypervolume(standing_metrics(attacks=False))
+            if judged and self.metrics == standing_metrics()
             else None,
             "delta": self.distance() if self.reference and self.points else None,
             "points": [point.to_dict() for point in self.points],

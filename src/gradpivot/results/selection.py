@@ -12,30 +12,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import METRICS
+from gradpivot.evaluate import find_metric, scored_metrics
 
 __all__ = ["Condition", "check_metric", "parse_conditions"]
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
-_PATTERN = re.compile(r"^\s*([A-Za-z_]+)\s*(>=|<=|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*$")
-_SMALLER_IS_BETTER = ("auc",)
+_PATTERN = re.compile(r"^\s*([A-Za-z_][A-Za-z_0-9]*)\s*(>=|<=|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*$")
 # 0.95 stored as a share of 20 samples is 19/20; comparing it with a typed 95 must not fail by rounding.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One bound on one score, as a fraction."""
+    """One bound on one score, in the unit of ``Scores``: shares as fractions."""
 
     metric: str
     comparison: str
     bound: float
 
     def __str__(self) -> str:
-        percent = 100 * self.bound
-        return f"{self.metric.upper()}{self.comparison}{percent:g}{'%' if 0 < percent < 1 else ''}"
+        described = find_metric(self.metric)
+        bound = described.scale * self.bound
+        sign = "%" if described.unit == "%" and 0 < bound < 1 else ""
+        return f"{self.metric.upper()}{self.comparison}{bound:g}{sign}"
 
     def holds(self, scores: Any) -> bool:
         """Whether ``scores``, which have the metric as an attribute, meet the bound."""
@@ -45,13 +46,13 @@ class Condition:
 
 
 def parse_conditions(
-    text: str | Mapping[str, float], metrics: Sequence[str] = METRICS
+    text: str | Mapping[str, float], metrics: Sequence[str] | None = None
 ) -> tuple[Condition, ...]:
-    """Read ``"UA>=95, RA>=99"`` (percent) or ``{"ua": 0.95}`` (fractions: at least; at most for an attack's AUC).
+    """Read ``"UA>=95, RA>=99"`` (percent) or ``{"ua": 0.95}`` (fractions: at least; at most where less is better).
 
     Args:
         text: The conditions.
-        metrics: The scores they may be about.
+        metrics: The scores they may be about; those of every evaluation if not given.
 
     Raises:
         GradPivotError: with the part that could not be read and an example of one that can.
@@ -66,31 +67,35 @@ def parse_conditions(
                 f"cannot read the condition {part.strip()!r}; write a score, a comparison and a "
                 f'percentage, for example "UA>=95, RA>=99"'
             )
-        name, comparison, number, sign = match.groups()
-        if 0 < float(number) < 1 and not sign:
+        typed, comparison, number, sign = match.groups()
+        name = check_metric(typed.lower(), metrics)
+        described = find_metric(name)
+        if described.unit == "%" and 0 < float(number) < 1 and not sign:
             raise GradPivotError(
-                f"{part.strip()} asks for {float(number):g} %; write {name}{comparison}{100 * float(number):g}, or "
-                f"{name}{comparison}{number}% if that is what you mean"
+                f"{part.strip()} asks for {float(number):g} %; write {typed}{comparison}{100 * float(number):g}, or "
+                f"{typed}{comparison}{number}% if that is what you mean"
             )
-        conditions.append(_checked(name.lower(), comparison, float(number) / 100, metrics))
+        conditions.append(_checked(name, comparison, float(number) / described.scale))
     return tuple(conditions)
 
 
-def check_metric(name: str, metrics: Sequence[str] = METRICS) -> str:
+def check_metric(name: str, metrics: Sequence[str] | None = None) -> str:
     """The score of that name, in the case we use.
 
     Raises:
         GradPivotError: with the names there are.
     """
-    if name.lower() not in metrics:
-        raise GradPivotError(f"unknown score {name!r}; the scores are {', '.join(metrics)}")
+    known = [metric.name for metric in scored_metrics()] if metrics is None else metrics
+    if name.lower() not in known:
+        raise GradPivotError(f"unknown score {name!r}; the scores are {', '.join(known)}")
     return name.lower()
 
 
-def _from_pair(name: str, bound: float, metrics: Sequence[str]) -> Condition:
-    comparison = "<=" if name.lower() in _SMALLER_IS_BETTER else ">="
+def _from_pair(name: str, bound: float, metrics: Sequence[str] | None) -> Condition:
+    known = check_metric(name, metrics)
+    comparison = ">=" if find_metric(known).is_higher else "<="
     try:
-        return _checked(name.lower(), comparison, float(bound), metrics)
+        return _checked(known, comparison, float(bound))
     except (TypeError, ValueError) as error:
         if isinstance(error, GradPivotError):
             raise
@@ -99,11 +104,12 @@ def _from_pair(name: str, bound: float, metrics: Sequence[str]) -> Condition:
         ) from None
 
 
-def _checked(name: str, comparison: str, bound: float, metrics: Sequence[str]) -> Condition:
-    check_metric(name, metrics)
-    if not 0 <= bound <= 1:
+def _checked(name: str, comparison: str, bound: float) -> Condition:
+    described = find_metric(name)
+    # Where a score begins above zero, "less than that" can be read, and is refused as a condition that none meets.
+    if not min(0.0, described.least) <= bound <= described.most:
         raise GradPivotError(
-            f"{name} is compared with {100 * bound:g} %; a share lies between 0 and 100 % "
+            f"{name} is compared with {described.scale * bound:g} {described.unit}; it lies {described.between()} "
             f"(typed conditions are in percent, mappings in fractions)"
         )
     return Condition(name, comparison, bound)

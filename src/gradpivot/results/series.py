@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import METRICS
+from gradpivot.evaluate import all_metrics, scored_metrics, standing_metrics
 from gradpivot.results._estimate import Estimate, estimate
 from gradpivot.results.dial import Dial, dials
 from gradpivot.results.frontier import Frontier, Point
@@ -27,22 +27,32 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 __all__ = [
-    "MEASURES", "Measure", "Place", "Series", "SolutionSet", "forget_words", "gather", "place_order",
+    "Measure", "Place", "Series", "SolutionSet", "forget_words", "gather", "measures", "place_order",
 ]  # fmt: skip
 
-EVERY = (*METRICS, "mia_svc")
-# Columns of EVERY: with the clean MIA, with the SVC's, without.
-CLEAN, SVC, WITHOUT = [0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 2]
-DISTANCES = {"delta": CLEAN, "delta_svc": SVC}
-VOLUMES = {"hypervolume": CLEAN, "hypervolume_svc": SVC, "hypervolume_without_mia": WITHOUT}
-MEASURES = (
-    *METRICS, "mia_svc", "delta", "delta_svc", "hypervolume", "hypervolume_svc", "hypervolume_without_mia",
-    "seconds", "space_seconds",
+SET_MEASURES = (
+    "delta", "delta_svc", "hypervolume", "hypervolume_svc", "hypervolume_without_mia", "seconds", "space_seconds",
 )  # fmt: skip
-"""What is measured on every set: the shown run's scores, the set's distance and volume, time a run and in all.
 
-Time a run is over finite runs: one that diverged stopped early, and must not look fast.
-"""
+
+def measures() -> tuple[str, ...]:
+    """What is measured on every set: the shown run's scores, the set's distance and volume, time a run and in all.
+
+    Time a run is over finite runs: one that diverged stopped early, and must not look fast.
+    """
+    return (*(metric.name for metric in scored_metrics()), *SET_MEASURES)
+
+
+def axes() -> dict[str, tuple[str, ...]]:
+    """What H and Δ are taken on, by the end of their names: the clean MIA, the paper's SVC in its place, no attack."""
+    clean = standing_metrics()
+    variants = {metric.variant_of: metric.name for metric in reversed(all_metrics()) if metric.variant_of}
+    return {
+        "": clean,
+        "_svc": tuple(variants.get(name, name) for name in clean),
+        "_without_mia": standing_metrics(attacks=False),
+    }
+
 
 Place = tuple[str, int]
 """What was forgotten, and the seed."""
@@ -57,7 +67,7 @@ class SolutionSet:
         seed: Of the original, the reference and the runs.
         frontier: The runs and their reference.
         shown: The run nearest to the retrained model (the paper's row); without one the largest sum of scores.
-        values: Each of :data:`MEASURES`; None where it cannot be judged.
+        values: Each of :func:`measures`; None where it cannot be judged.
         retrain_seconds: How long the reference took, or None.
         diverged: How many runs diverged; they count as zeros.
         undetermined: On how many finite runs the SVC was undetermined.
@@ -120,7 +130,7 @@ class Series:
         role: ``run`` for a method; ``original`` and ``retrained`` for the two models beside them.
         method: The method's registered name.
         sets: One per (forget, seed), in order.
-        measures: Each of :data:`MEASURES` over the whole sets, or None.
+        measures: Each of :func:`measures` over the whole sets, or None.
         classes: The same by what was forgotten, over seeds.
         missing: The (forget, seed) that other series of the table have.
         incomplete: Sets with fewer runs than this series' largest, as (place, runs); they enter no average.
@@ -200,7 +210,7 @@ class Series:
                 "runs": [s.runs for s in self.sets],
                 "whole": [s.runs == self.largest for s in self.sets],
                 "diverged": [s.diverged for s in self.sets],
-                **{name: [s.values[name] for s in self.sets] for name in MEASURES},
+                **{name: [s.values[name] for s in self.sets] for name in measures()},
             },
         }
 
@@ -248,7 +258,7 @@ def gather(
     whole = _whole(sets)
     return Series(
         name=name, role=role, method=method, sets=sets,
-        measures={m: _measure(whole, m) for m in MEASURES},
+        measures={m: _measure(whole, m) for m in measures()},
         classes=_classes(whole),
         missing=tuple(sorted(places - set(runs), key=place_order)),
         incomplete=tuple((s.place, s.runs) for s in sets if s.runs < whole[0].runs),
@@ -269,7 +279,10 @@ def _judge(
     """H, Δ, the shown run and the clock of one set."""
     import numpy as np
 
-    raw = np.array([p.scores.vector(EVERY) for p in points])
+    spaces = axes()
+    every = tuple(dict.fromkeys(name for names in spaces.values() for name in names))
+    columns = {end: [every.index(name) for name in names] for end, names in spaces.items()}
+    raw = np.array([p.scores.vector(every) for p in points])
     lost = np.array([p.diverged is not None for p in points])
     if not np.isfinite(raw[~lost]).all():
         raise GradPivotError(
@@ -280,15 +293,22 @@ def _judge(
     ideal = reference.scores if reference and not reference.diverged else None
     frontier = Frontier(name=name, method=method, points=points, reference=ideal, kind=kind)
     judged = kind == "class" or ideal is not None
-    vectors = raw if kind == "class" or not judged else np.array(frontier.vectors(EVERY))
-    gaps = None if ideal is None else raw - ideal.vector(EVERY)
-    far = {m: None if gaps is None else _lengths(gaps[:, axes]) for m, axes in DISTANCES.items()}
-    shown = _shown(raw, lost, far["delta"]) if judged else None
+    vectors = raw if kind == "class" or not judged else np.array(frontier.vectors(every))
+    gaps = None if ideal is None else raw - ideal.vector(every)
+    far = {f"delta{end}": None if gaps is None else _lengths(gaps[:, columns[end]]) for end in ("", "_svc")}
+    shown = _shown(raw[:, columns[""]], lost, far["delta"]) if judged else None
     finite = [p.seconds for p in points if p.diverged is None]
     values: dict[str, float | None] = {
-        **{m: float(raw[shown, i]) if shown is not None else None for i, m in enumerate(EVERY)},
+        **{
+            metric.name: _value(points[shown], metric.name) if shown is not None else None
+            for metric in scored_metrics()
+        },
+        **{m: float(raw[shown, i]) for i, m in enumerate(every) if shown is not None},
         **{m: None if lengths is None else float(lengths.min()) for m, lengths in far.items()},
-        **{m: hypervolume(vectors[:, axes]) if judged else None for m, axes in VOLUMES.items()},
+        **{
+            f"hypervolume{end}": hypervolume(vectors[:, some]) if judged else None
+            for end, some in columns.items()
+        },
         "seconds": math.fsum(finite) / len(finite) if finite else None,
         "space_seconds": math.fsum(p.seconds for p in points),
     }
@@ -300,11 +320,17 @@ def _judge(
     )  # fmt: skip
 
 
+def _value(point: Point, metric: str) -> float | None:
+    """What a run scored; None where it diverged or was not measured by that."""
+    value = float(getattr(point.scores, metric))
+    return value if math.isfinite(value) and not point.diverged else None
+
+
 def _shown(raw: Matrix, lost: Flags, distances: Matrix | None) -> int:
     """The paper's row: nearest to the retrained model, else the largest sum; at a tie a finite run, then by key."""
     import numpy as np
 
-    cost = -raw[:, CLEAN].sum(axis=1) if distances is None else distances
+    cost = -raw.sum(axis=1) if distances is None else distances
     return int(np.lexsort((lost, cost))[0])
 
 
@@ -338,7 +364,7 @@ def _classes(sets: Sequence[SolutionSet]) -> dict[str, dict[str, Estimate | None
     for s in sets:
         groups.setdefault(s.forget, []).append(s)
     return {
-        forget: {m: estimate(s.values[m] for s in group) for m in MEASURES}
+        forget: {m: estimate(s.values[m] for s in group) for m in measures()}
         for forget, group in groups.items()
     }
 

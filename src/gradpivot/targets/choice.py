@@ -26,7 +26,7 @@ import numpy as np
 
 from gradpivot.data import shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate import METRICS, SetPredictions, evaluate, predictions, scored_part, threshold_attack
+from gradpivot.evaluate import SetPredictions, evaluate, predictions, scored_part, threshold_attack
 from gradpivot.results import distance
 from gradpivot.runtime import evaluating
 from gradpivot.targets.looking import steering_split
@@ -44,6 +44,8 @@ __all__ = ["Choice", "choose", "expected_row", "recommend"]
 
 Row = tuple[float, ...]
 """RA, UA, TA and MIA, as fractions."""
+EXPECTED = ("ra", "ua", "ta", "mia")
+"""What can be said beforehand of a retrained model (see the module)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +73,8 @@ class Choice:
         return {
             "index": self.index,
             "settings": self.result.method.to_dict(),
-            "expected": dict(zip(METRICS, self.expected, strict=True)),
-            "seen": dict(zip(METRICS, self.seen, strict=True)),
+            "expected": dict(zip(EXPECTED, self.expected, strict=True)),
+            "seen": dict(zip(EXPECTED, self.seen, strict=True)),
             "estimate": self.estimate,
             "reason": self.reason,
         }
@@ -214,7 +216,7 @@ def _row(
         )
     except NonFiniteError:
         return None
-    return scores.vector()
+    return scores.vector(EXPECTED)
 
 
 def _intensity(candidate: Result) -> float:
@@ -223,4 +225,4 @@ def _intensity(candidate: Result) -> float:
 
 
 def _told(row: Row) -> str:
-    return ", ".join(f"{name.upper()} {100 * score:.2f}" for name, score in zip(METRICS, row, strict=True))
+    return ", ".join(f"{name.upper()} {100 * score:.2f}" for name, score in zip(EXPECTED, row, strict=True))

@@ -2,54 +2,58 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import METRICS
+from gradpivot.evaluate import all_metrics, find_metric, steering_metrics
 from gradpivot.results import Condition, parse_conditions
 
-__all__ = ["STEERABLE", "Seen", "Targets", "shortfall", "worst"]
-
-STEERABLE = (*METRICS, "auc")
-"""The scores a condition may be about."""
-_LEAST = {"auc": 0.5}
-"""Where a score does not begin at zero."""
+__all__ = ["Seen", "Targets", "shortfall", "worst"]
 
 Asked = str | Mapping[str, float]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class Seen:
-    """Scores on forget, retain and validation data; None where they were not looked at.
+    """Scores on forget, retain and validation data: an attribute a metric, None where it was not looked at."""
 
-    Attributes:
-        ra: Accuracy on the retain set.
-        ua: One minus the accuracy on the forget set.
-        ta: Accuracy on the validation data, in TA's scope.
-        mia: Share of the forget set that the threshold attack calls non-member, with validation data as non-members.
-        auc: AUC of an attack that tells forget samples from validation data of the same kind by their confidence,
-            whichever side is the more confident one: 0.5 … 1, ideal 0.5.
-    """
+    values: tuple[tuple[str, float], ...]
 
-    ra: float | None = None
-    ua: float | None = None
-    ta: float | None = None
-    mia: float | None = None
-    auc: float | None = None
+    def __init__(self, **values: float | None) -> None:
+        ordered = ((metric.name, values.get(metric.name)) for metric in all_metrics())
+        object.__setattr__(self, "values", tuple((n, value) for n, value in ordered if value is not None))
+
+    if TYPE_CHECKING:
+        ra: float | None
+        ua: float | None
+        ta: float | None
+        mia: float | None
+        auc: float | None
+    else:
+
+        def __getattr__(self, name: str) -> float | None:
+            if name.startswith("_") or name not in steering_metrics():
+                raise AttributeError(f"Seen has no {name!r}")
+            return self.to_dict().get(name)
 
     @classmethod
     def of_nothing(cls) -> Seen:
         """The worst there is, for a model whose outputs are not finite."""
-        return cls(ra=0.0, ua=0.0, ta=0.0, mia=0.0, auc=1.0)
+        return cls(**{name: find_metric(name).worst for name in steering_metrics()})
 
     def to_dict(self) -> dict[str, float]:
         """Those that were looked at."""
-        return {name: value for name in STEERABLE if (value := getattr(self, name)) is not None}
+        return dict(self.values)
 
     def with_more(self, other: Seen) -> Seen:
         """These and the other's, of the same model."""
         return Seen(**{**self.to_dict(), **other.to_dict()})
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name.upper()} {find_metric(name).text(value)}" for name, value in self.values)
 
 
 def shortfall(condition: Condition, seen: Seen) -> float:
@@ -78,7 +82,7 @@ class Targets:
 
     @classmethod
     def read(cls, until: Asked | None, keep: Asked | None = None) -> Targets:
-        """From ``"UA>=95"`` (percent) or ``{"ua": 0.95}`` (fractions: at least; at most for AUC).
+        """From ``"UA>=95"`` (percent) or ``{"ua": 0.95}`` (fractions: at least; at most where less is better).
 
         Raises:
             GradPivotError: for an unknown score, a bound that no model meets, conditions that exclude each other, or
@@ -88,7 +92,7 @@ class Targets:
             raise GradPivotError(
                 'there is nothing to forget until; give a condition, for example until="UA>=95"'
             )
-        found = cls(parse_conditions(until, STEERABLE), parse_conditions(keep or {}, STEERABLE))
+        found = cls(*(parse_conditions(some or {}, steering_metrics()) for some in (until, keep)))
         found._check()
         return found
 
@@ -120,17 +124,19 @@ class Targets:
     def _check(self) -> None:
         everything = (*self.until, *self.keep)
         for condition in everything:
+            metric = find_metric(condition.metric)
             if not _meetable([condition]):
                 raise GradPivotError(
-                    f"{condition} is met by no model: {condition.metric.upper()} lies between "
-                    f"{100 * _LEAST.get(condition.metric, 0.0):g} and 100 %"
+                    f"{condition} is met by no model: {metric.name.upper()} lies {metric.between()}"
                 )
-            if condition.metric == "auc" and condition.comparison.startswith(">"):
+            if condition.comparison.startswith(">") and not metric.is_higher and metric.ideal == metric.least:
                 raise GradPivotError(
-                    f"{condition} asks for an attack that works; the ideal AUC is 50 %, write AUC<=60"
+                    f"{condition} asks for a bad score; lower is better and the ideal {metric.name.upper()} is "
+                    f"{metric.scale * metric.ideal:g} {metric.unit}, write {metric.name.upper()}<="
+                    f"{metric.scale * condition.bound:g}"
                 )
-        for metric in sorted({condition.metric for condition in everything}):
-            same = [condition for condition in everything if condition.metric == metric]
+        for name in sorted({condition.metric for condition in everything}):
+            same = [condition for condition in everything if condition.metric == name]
             if not _meetable(same):
                 raise GradPivotError(
                     f"{' and '.join(map(str, same))} exclude each other; leave one of them out"
@@ -139,9 +145,10 @@ class Targets:
 
 def _meetable(conditions: Iterable[Condition]) -> bool:
     """Whether a score in its range can meet all these conditions on it."""
-    low, high, open_low, open_high = 0.0, 1.0, False, False
+    low, high, open_low, open_high = -math.inf, math.inf, False, False
     for condition in conditions:
-        low = max(low, _LEAST.get(condition.metric, 0.0))
+        metric = find_metric(condition.metric)
+        low, high = max(low, metric.least), min(high, metric.most)
         if condition.comparison.startswith(">") and condition.bound >= low:
             low, open_low = (
                 condition.bound,

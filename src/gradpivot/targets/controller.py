@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import check_scorable, evaluate
+from gradpivot.evaluate import check_scorable, evaluate, find_metric
 from gradpivot.runs import Result, Running, check_run
 from gradpivot.runtime import Replicas
 from gradpivot.targets.conditions import Seen, Targets
 from gradpivot.targets.finished import Shelf
-from gradpivot.targets.looking import Looker, Looks, same_kind, steering_split
+from gradpivot.targets.looking import Looker, Looks, check_measurable, steering_split
 from gradpivot.targets.sampled import SampleLooker
 from gradpivot.targets.search import MOST_RUNS, Found, Search, Try
 from gradpivot.tasks import predicts
@@ -43,7 +43,7 @@ class Targeted(Result):
         steered_on: How many samples of which sets these are, and where the validation data are from.
         tries: The runs on the way; empty if the original met the target.
         cost: Everything, looks included, in plain runs of the method.
-        auc: The attack's AUC against the test part, if a condition is about it.
+        on_test: The scores on the test part that ``scores`` does not have, where a condition is about them: the AUC.
     """
 
     targets: Targets
@@ -53,7 +53,12 @@ class Targeted(Result):
     steered_on: dict[str, Any]
     tries: tuple[Try, ...]
     cost: float
-    auc: float | None
+    on_test: dict[str, float]
+
+    @property
+    def auc(self) -> float | None:
+        """The attack's AUC against the test part, if a condition is about it."""
+        return self.on_test.get("auc")
 
     @property
     def asked_ua(self) -> float | None:
@@ -68,7 +73,7 @@ class Targeted(Result):
     @property
     def verdict(self) -> str:
         """One line: met, or what binds and what the best compromise is like."""
-        here = _rendered(self.seen)
+        here = self.seen
         if self.met and self.is_original:
             return f"the original meets {self.targets} already ({here}): nothing was changed"
         if self.met:
@@ -76,13 +81,9 @@ class Targeted(Result):
         told = self.provenance["target"]["binding_seen"]
         what = "is the original, unchanged:" if self.is_original else "has"
         return (
-            f"{self.targets} was not met: {self.binding} binds (seen: {_rendered(Seen(**told))}); the best compromise "
+            f"{self.targets} was not met: {self.binding} binds (seen: {Seen(**told)}); the best compromise "
             f"{what} {here}; cost {self.cost:.2f} plain runs"
         )
-
-
-def _rendered(seen: Seen) -> str:
-    return ", ".join(f"{name.upper()} {100 * value:.2f} %" for name, value in seen.to_dict().items())
 
 
 def unlearn_until(
@@ -114,17 +115,17 @@ def unlearn_until(
     if predicts(running.task):
         # Before the search: one part steers, the other has the last word after all of it.
         check_scorable(split, running.retain_scored)
-        if "auc" in asked:
-            same_kind(steering_split(split), "validation")
-            same_kind(split, "test")
+        check_measurable(steering_split(split), asked, "validation")
+        check_measurable(split, asked, "test")
     found, looker = search_for(model, split, method, targets, running, examination)
     unlearned = time.perf_counter()
     scores = None
+    on_test: dict[str, float] = {}
     if predicts(running.task):
         scores = evaluate(found.model, split, running.task, **running.looking)
-    auc = None
-    if "auc" in asked:
-        auc = Looker(split, running.task, 1.0, **running.looking).look(found.model, {"auc"}).auc
+        if requested := {name for name in asked if find_metric(name).on_request}:
+            seen = Looker(split, running.task, 1.0, **running.looking).look(found.model, requested).to_dict()
+            on_test = {name: seen[name] for name in requested}
     if running.checkpoint is not None and not running.keep_checkpoint:
         forget_checkpoints(running.checkpoint, running.replicas)
     last = found.tries[found.place.run - 1].method if found.place.run else method
@@ -139,7 +140,7 @@ def unlearn_until(
         diverged=None,
         provenance={
             **running.provenance(split, last, model),
-            "target": {**target, "auc_on_test": auc},
+            "target": {**target, "on_test": on_test},
         },
         targets=targets,
         met=found.met,
@@ -148,7 +149,7 @@ def unlearn_until(
         steered_on=target["steered_on"],
         tries=found.tries,
         cost=found.cost,
-        auc=auc,
+        on_test=on_test,
     )
 
 

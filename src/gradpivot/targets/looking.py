@@ -6,7 +6,8 @@ even within its reach.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import UserDict
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +15,14 @@ import numpy as np
 
 from gradpivot.data import shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate import SetPredictions, attack_auc, predictions, scored_part, threshold_attack
+from gradpivot.evaluate import (
+    SetPredictions,
+    find_metric,
+    predictions,
+    same_kind,
+    scored_part,
+    steering_metrics,
+)
 from gradpivot.runtime import evaluating
 from gradpivot.targets.conditions import Seen
 
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
     from gradpivot.runtime import Replicas
     from gradpivot.tasks import Task
 
-__all__ = ["FORWARD", "Looker", "Looks", "same_kind", "steering_split"]
+__all__ = ["FORWARD", "Looker", "Looks", "check_measurable", "steering_split"]
 
 FORWARD = 1 / 3
 """What a forward pass of a sample costs, in gradients of a sample: a backward pass takes two forward passes' work."""
@@ -41,22 +49,23 @@ def steering_split(split: ForgetSplit) -> ForgetSplit:
     return replace(split, test=split.validation, validation=None, validation_source="none")
 
 
-def same_kind(split: ForgetSplit, called: str) -> np.ndarray:
-    """The test samples of the forgotten classes; for other forgetting the whole set is of the same kind.
+def check_measurable(split: ForgetSplit, metrics: Collection[str], called: str) -> None:
+    """Raise if a metric needs test samples of the forgotten classes, and there are none.
 
     Args:
         split: Whose test part.
+        metrics: What is to be measured.
         called: What that part is to whoever reads the error.
+
+    Raises:
+        GradPivotError: with what to do.
     """
-    if split.kind != "class":
-        return np.arange(len(split.test))
-    alike = np.flatnonzero(np.isin(split.test_labels, split.classes))
-    if len(alike) == 0:
+    needs = [name.upper() for name in metrics if "unseen" in find_metric(name).reads]
+    if needs and len(same_kind(split)) == 0:
         raise GradPivotError(
-            f"the {called} data have no sample of a forgotten class to compare with, and AUC cannot be measured; "
-            f"give {called} data that have, or ask for UA or MIA"
+            f"the {called} data have no sample of a forgotten class to compare with, and {needs[0]} cannot be "
+            f"measured; give {called} data that have, or ask for UA or MIA"
         )
-    return alike
 
 
 class Looks(Protocol):
@@ -131,31 +140,42 @@ class Looker:
             quick: Take RA on the retain samples alone that the last full look was least sure of; the others count as
                 they did there.
         """
+        check_measurable(self._split, metrics, "validation")
         found: dict[str, float] = {}
+        read = _Read(self._readers(model, quick))
         try:
             with evaluating(model):
-                self._score(model, set(metrics), found, quick)
+                for name in steering_metrics():
+                    if name in metrics:
+                        found |= find_metric(name).measure(read)
+                for name in steering_metrics():
+                    # What one set tells costs nothing once that set was passed over.
+                    parts = find_metric(name).reads
+                    if name not in found and len(parts) == 1 and parts[0] in read.data:
+                        found |= find_metric(name).measure(read)
         except NonFiniteError:
             return Seen.of_nothing()
         return Seen(**found)
 
-    def _score(self, model: nn.Module, metrics: set[str], found: dict[str, float], quick: bool) -> None:
-        split, retain = self._split, None
-        if "ra" in metrics:
-            retain = self._retain_predictions(model, quick)
-            found["ra"] = float(retain.correct.mean())
-        if metrics & {"ua", "mia", "auc"}:
-            forget = self._over(model, split.train, split.forget_indices)
-            found["ua"] = float(1 - forget.correct.mean())
-        if metrics & {"ta", "mia"}:
-            unseen = self._over(model, split.test, split.test_indices)
-            found["ta"] = float(unseen.correct.mean())
-        if "mia" in metrics:
-            found["mia"] = self._mia(model, forget, unseen, retain)
-        if "auc" in metrics:
-            alike = self._over(model, split.test, same_kind(split, "validation"))
-            auc = attack_auc(forget.confidence, alike.confidence)
-            found["auc"] = max(auc, 1 - auc)
+    def _readers(self, model: nn.Module, quick: bool) -> dict[str, Callable[[_Read], Any]]:
+        """How each of what metrics read is got; members and non-members as :func:`gradpivot.evaluate.evaluate` does."""
+        split, retain = self._split, self._retain
+        balanced = min(len(retain), len(split.test_indices))
+        places = shuffled(np.arange(len(retain)), 0, "members")[:balanced]
+
+        def members(read: _Read) -> np.ndarray:
+            if "retain" in read.data:
+                return np.asarray(read["retain"].confidence[places])
+            return self._over(model, split.train, retain[places]).confidence
+
+        return {
+            "forget": lambda _: self._over(model, split.train, split.forget_indices),
+            "retain": lambda _: self._retain_predictions(model, quick),
+            "test": lambda _: self._over(model, split.test, split.test_indices),
+            "unseen": lambda _: self._over(model, split.test, same_kind(split)),
+            "members": members,
+            "nonmembers": lambda read: shuffled(read["test"].confidence, 0, "nonmembers")[:balanced],
+        }
 
     def _retain_predictions(self, model: nn.Module, quick: bool) -> SetPredictions:
         if not quick or self._last_retain is None:
@@ -168,19 +188,18 @@ class Looker:
         confidence[fragile], correct[fragile] = now
         return SetPredictions(confidence, correct)
 
-    def _mia(
-        self, model: nn.Module, forget: SetPredictions, unseen: SetPredictions, retain: SetPredictions | None
-    ) -> float:
-        """As :func:`gradpivot.evaluate.classifiers.evaluation.evaluate` has it, with as many members as non-members."""
-        balanced = min(len(self._retain), len(unseen.confidence))
-        places = shuffled(np.arange(len(self._retain)), 0, "members")[:balanced]
-        if retain is None:
-            members = self._over(model, self._split.train, self._retain[places]).confidence
-        else:
-            members = retain.confidence[places]
-        nonmembers = shuffled(unseen.confidence, 0, "nonmembers")[:balanced]
-        return threshold_attack(members, nonmembers, forget.confidence).share
-
     def _over(self, model: nn.Module, dataset: Any, indices: np.ndarray) -> SetPredictions:
         self.spent += FORWARD * len(indices) / self._plain
         return predictions(model, dataset, indices, self._task, **self._options)
+
+
+class _Read(UserDict[str, Any]):
+    """Predictions by set, each passed over when it is first read."""
+
+    def __init__(self, readers: dict[str, Callable[[_Read], Any]]) -> None:
+        super().__init__()
+        self._readers = readers
+
+    def __missing__(self, part: str) -> Any:
+        self.data[part] = self._readers[part](self)
+        return self.data[part]

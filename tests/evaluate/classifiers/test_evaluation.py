@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 from gradpivot import Classification, ForgetSplit, score
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.classifiers.evaluation import Known, _batch_size, evaluate, predictions, scored_part
-from gradpivot.evaluate.classifiers.membership import membership_attack
+from gradpivot.evaluate.classifiers.membership import threshold_attack
 from gradpivot.testing.problems import blobs, trained
 
 
@@ -54,9 +54,9 @@ def test_members_are_as_many_as_test_samples_in_scope(monkeypatch):
 
     def spy(members, nonmembers, forget):
         asked.update(members=len(members), nonmembers=len(nonmembers), forget=len(forget))
-        return membership_attack(members, nonmembers, forget)
+        return threshold_attack(members, nonmembers, forget)
 
-    monkeypatch.setattr("gradpivot.evaluate.classifiers.evaluation.membership_attack", spy)
+    monkeypatch.setattr("gradpivot.evaluate.classifiers.membership.threshold_attack", spy)
     features, labels = blobs().tensors
     chosen = ForgetSplit.by_class(blobs(), (features[:30], labels[:30]), 0)
     score(trained(), chosen)

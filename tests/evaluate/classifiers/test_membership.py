@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 
@@ -28,7 +27,6 @@ from gradpivot.evaluate.classifiers import membership, svc
 from gradpivot.evaluate.classifiers.membership import (
     DETERMINED,
     attack_auc,
-    membership_attack,
     svc_attack,
     threshold_attack,
 )
@@ -269,10 +267,10 @@ def test_sets_that_look_alike_are_undetermined(size: int) -> None:
 @pytest.mark.parametrize("size", [10, 5000])
 def test_equal_confidences_are_undetermined(size: int) -> None:
     same = np.full(size, 0.25)
-    scores = membership_attack(same, same, same)
-    assert scores.svc_accuracy == 0.5
-    assert not scores.svc_determined
-    assert scores.svc in {0.0, 1.0}
+    verdict = svc_attack(same, same, same)
+    assert verdict.accuracy == 0.5
+    assert not verdict.determined
+    assert verdict.share in {0.0, 1.0}
 
 
 def test_determined_starts_at_55_percent() -> None:
@@ -365,31 +363,14 @@ def test_threshold_prefers_the_lower_of_equal_cuts() -> None:
 # ---- Both ---------------------------------------------------------------------------------------
 
 
-def test_membership_attack_reports_both_verdicts_and_sizes() -> None:
-    members, nonmembers, forget = REAL["cnn unseen"][0]
-    sets = members[:900], nonmembers[:800], forget[:300]
-    svc, threshold = svc_attack(*sets), threshold_attack(*sets)
-    assert asdict(membership_attack(*sets)) == {
-        "svc": svc.share,
-        "svc_accuracy": svc.accuracy,
-        "svc_determined": True,
-        "threshold": threshold.share,
-        "threshold_cut": threshold.cut,
-        "threshold_accuracy": threshold.accuracy,
-        "n_members": 900,
-        "n_nonmembers": 800,
-        "n_forget": 300,
-    }
-
-
 def test_lists_and_single_precision_are_welcome() -> None:
     members, nonmembers, forget = [0.9, 1, 0.75], [0.25, 0, 0.5], [0.125]
-    expected = membership_attack(members, nonmembers, forget)
+    expected = threshold_attack(members, nonmembers, forget)
     single = (np.array(part, dtype=np.float32) for part in (members[1:], nonmembers, forget))
-    assert membership_attack(*single).threshold == expected.threshold == 1.0
+    assert threshold_attack(*single).share == expected.share == 1.0
 
 
-@pytest.mark.parametrize("attack", [svc_attack, threshold_attack, membership_attack])
+@pytest.mark.parametrize("attack", [svc_attack, threshold_attack])
 @pytest.mark.parametrize("place", ["members", "nonmembers", "forget"])
 @pytest.mark.parametrize(
     ("wrong", "message"),

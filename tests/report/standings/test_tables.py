@@ -31,7 +31,7 @@ from gradpivot.report.standings.tables import (
 from gradpivot.report.standings.wording import sentences
 from gradpivot.results._standings import Standings, standings
 from gradpivot.results.record import Record
-from gradpivot.results.series import MEASURES
+from gradpivot.results.series import measures
 from sound_latex import assert_sound
 
 Build = Callable[..., Record]
@@ -188,7 +188,7 @@ def test_csv_reads_back(cifar: Standings) -> None:
         if (line["series"], line["protocol"], line["forget"]) == ("CUP", "clean", "all")
     }  # fmt: skip
     row = next(r for r in cifar.tables[1].series if r.name == "CUP")
-    assert set(cup) == set(MEASURES)
+    assert set(cup) == set(measures())
     h = row.measures["hypervolume_svc"]
     assert float(cup["hypervolume_svc"]["mean"]) == pytest.approx(100 * h.over_sets.mean)
     assert float(cup["hypervolume_svc"]["low"]) == pytest.approx(100 * h.over_sets.low)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from gradpivot.evaluate import find_metric, steering_metrics
 from gradpivot.experiments import list_problems
 from gradpivot.methods import Retrain
 
@@ -127,6 +128,17 @@ class ProblemOptions(ProblemRun):
         method: Method
 
 
+def _until_help() -> str:
+    """Read whenever options are parsed, so that a metric registered by then is in it."""
+    units: dict[str, list[str]] = {}
+    for name in steering_metrics():
+        units.setdefault(find_metric(name).unit.replace("%", "percent"), []).append(name.upper())
+    listed = ", ".join(
+        f"{', '.join(names)} {unit and f'in {unit}'}".rstrip() for unit, names in units.items()
+    )
+    return f'Forget until this holds, and no more: {listed}, for example "UA>=95" (sets CUP\'s γ).'
+
+
 @dataclass(frozen=True, kw_only=True)
 class UnlearnOptions(ProblemOptions):
     """Make a model forget, once. Leaves a folder with settings, scores, history and weights.
@@ -138,8 +150,7 @@ class UnlearnOptions(ProblemOptions):
     example: gradpivot unlearn --classes 3 --until "UA>=95" --keep "RA>=99"
     """
 
-    until: str | None = None
-    """Forget until this holds, and no more: UA, MIA, RA, TA or AUC in percent, for example "UA>=95" (sets CUP's γ)."""
+    until: Annotated[str | None, tyro.conf.arg(help=_until_help())] = None
     keep: str | None = None
     """While this holds, for example "RA>=99, TA>=97"; if both cannot be had, the exit status is 4."""
 

@@ -1,4 +1,4 @@
-"""RA, UA, TA and MIA of a model: one forward pass over each set serves them all."""
+"""The scores of a model: one forward pass over each set serves every metric."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 
 from gradpivot.data import Loader, cut, shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate.classifiers.membership import membership_attack
+from gradpivot.evaluate.metrics.registry import scored_metrics
 from gradpivot.evaluate.scores import Scores
 from gradpivot.models import weights_digest
 from gradpivot.runtime import Replicas, derive, evaluating, isolated
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
     from gradpivot.tasks import Task
 
-__all__ = ["Known", "evaluate", "predictions", "scored_part"]
+__all__ = ["Known", "evaluate", "predictions", "same_kind", "scored_part"]
 
 # Numbers a batch holds on a CPU: what its layers pass on then stays in the cache. 64 images of 3×32×32; measured on
 # ResNet-18 and ResNet-20 against 16 to 2,048 images (docs/speed.md).
@@ -99,6 +99,7 @@ def evaluate(
         NonFiniteError: if the model's outputs are not finite.
     """
     kept = scored_part(split.retain_indices, retain_scored)
+    found: dict[str, Any] = {}
     with evaluating(model):
         passes = _Passes(model, task, workers, replicas)
         if known is not None:
@@ -109,30 +110,37 @@ def evaluate(
             )
         else:
             forget, retain = (passes.over(split.train, part) for part in (split.forget_indices, kept))
-        if known is not None:
-            test = known.over(passes, split, "test").at(split.test_indices)
-        else:
-            test = passes.over(split.test, split.test_indices)
+
+        def over_test(part: np.ndarray) -> SetPredictions:
+            if known is not None:
+                return known.over(passes, split, "test").at(part)
+            return passes.over(split.test, part)
+
+        test = over_test(split.test_indices)
+        if any("unseen" in metric.reads for metric in scored_metrics()) and len(alike := same_kind(split)):
+            found["unseen"] = over_test(alike)
     balanced = min(len(retain.confidence), len(test.confidence))
+    found |= {
+        "forget": forget,
+        "retain": retain,
+        "test": test,
+        "members": shuffled(retain.confidence, members_seed, "members")[:balanced],
+        "nonmembers": shuffled(test.confidence, members_seed, "nonmembers")[:balanced],
+    }
+    values: dict[str, Any] = {f"n_{part}": len(found[part].correct) for part in ("forget", "retain", "test")}
     # scikit-learn draws from NumPy's global generator, and its first import from Python's.
     with isolated(derive(members_seed, "membership")):
-        membership = membership_attack(
-            members=shuffled(retain.confidence, members_seed, "members")[:balanced],
-            nonmembers=shuffled(test.confidence, members_seed, "nonmembers")[:balanced],
-            forget=forget.confidence,
-        )
-    return Scores(
-        ra=float(retain.correct.mean()),
-        ua=float(1 - forget.correct.mean()),
-        ta=float(test.correct.mean()),
-        mia=membership.threshold,
-        mia_svc=membership.svc,
-        mia_svc_accuracy=membership.svc_accuracy,
-        mia_svc_determined=membership.svc_determined,
-        n_forget=len(forget.correct),
-        n_retain=len(retain.correct),
-        n_test=len(test.correct),
-    )
+        for metric in scored_metrics():
+            if found.keys() >= set(metric.reads):
+                values |= metric.measure(found)
+    return Scores.of_measured(values)
+
+
+def same_kind(split: ForgetSplit) -> np.ndarray:
+    """The test samples of the forgotten classes, maybe none; for other forgetting the whole set is of the same kind."""
+    if split.kind != "class":
+        return np.arange(len(split.test))
+    return np.flatnonzero(np.isin(split.test_labels, split.classes))
 
 
 def check_scorable(split: ForgetSplit, retain_scored: int | None) -> None:

@@ -20,7 +20,6 @@ All shares and accuracies are fractions in [0, 1].
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -31,11 +30,9 @@ from gradpivot.evaluate.classifiers.svc import fit_all, fit_merged
 
 __all__ = [
     "DETERMINED",
-    "MembershipScores",
     "SvcVerdict",
     "ThresholdVerdict",
     "attack_auc",
-    "membership_attack",
     "svc_attack",
     "threshold_attack",
 ]
@@ -64,69 +61,6 @@ class ThresholdVerdict(NamedTuple):
     share: float
     cut: float
     accuracy: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class MembershipScores:
-    """Both attackers' verdicts on one model; shares and accuracies are fractions.
-
-    Attributes:
-        svc: Share of forget that the SVC judges non-member.
-        svc_accuracy: The SVC's accuracy on its own training points.
-        svc_determined: Whether that accuracy reaches ``DETERMINED``. The rule is meant for about as
-            many members as non-members: with a majority above 55 % it holds for any SVC.
-        threshold: Share of forget that the cut judges non-member.
-        threshold_cut: The cut; a confidence below it is judged non-member.
-        threshold_accuracy: The cut's balanced accuracy on members and non-members, at least 0.5.
-        n_members: Number of members.
-        n_nonmembers: Number of non-members.
-        n_forget: Number of forget samples.
-    """
-
-    svc: float
-    svc_accuracy: float
-    svc_determined: bool
-    threshold: float
-    threshold_cut: float
-    threshold_accuracy: float
-    n_members: int
-    n_nonmembers: int
-    n_forget: int
-
-
-def membership_attack(
-    members: ArrayLike,
-    nonmembers: ArrayLike,
-    forget: ArrayLike,
-) -> MembershipScores:
-    """Run both attacks on true-label confidences.
-
-    Args:
-        members: Confidences of retain samples; the literature takes as many as there are
-            non-members.
-        nonmembers: Confidences of test samples.
-        forget: Confidences of the forget samples.
-
-    Returns:
-        Both verdicts and the sizes; see :func:`svc_attack` and :func:`threshold_attack`.
-
-    Raises:
-        GradPivotError: A ValueError, if an array is empty, not 1-D, or holds no probabilities.
-    """
-    known, unknown, asked = _checked(members, nonmembers, forget)
-    svc = svc_attack(known, unknown, asked)
-    threshold = threshold_attack(known, unknown, asked)
-    return MembershipScores(
-        svc=svc.share,
-        svc_accuracy=svc.accuracy,
-        svc_determined=svc.determined,
-        threshold=threshold.share,
-        threshold_cut=threshold.cut,
-        threshold_accuracy=threshold.accuracy,
-        n_members=known.size,
-        n_nonmembers=unknown.size,
-        n_forget=asked.size,
-    )
 
 
 def svc_attack(

@@ -2,11 +2,12 @@
 // What the pages share: colours, symbols, Plotly layouts, legends, sortable tables, printing. Text from results goes
 // in through textContent or escaped, never as markup.
 const Charts = (() => {
-  const METRICS = [
-    { key: "ra", name: "RA", colour: "--ink", dash: "solid", symbol: "circle" },
-    { key: "ua", name: "UA", colour: "--forget", dash: "solid", symbol: "square" },
-    { key: "ta", name: "TA", colour: "--muted", dash: "dot", symbol: "circle" },
-    { key: "mia", name: "MIA", colour: "--forget", dash: "dot", symbol: "square" },
+  // In the order of the metrics that the page is given as { key, name }.
+  const METRIC_STYLES = [
+    { colour: "--ink", dash: "solid", symbol: "circle" },
+    { colour: "--forget", dash: "solid", symbol: "square" },
+    { colour: "--muted", dash: "dot", symbol: "circle" },
+    { colour: "--forget", dash: "dot", symbol: "square" },
   ];
   const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "pentagon"];
   const MODEL_SYMBOLS = { original: "hexagon", retrained: "star" };
@@ -78,8 +79,10 @@ const Charts = (() => {
     if (focus >= 0) el("legend").querySelectorAll("button")[focus]?.focus();
   }
 
-  function drawMetricsKey(id) {
-    el(id).replaceChildren(...METRICS.map((m) => {
+  const styled = (metrics) => metrics.map((m, i) => ({ ...METRIC_STYLES[i % METRIC_STYLES.length], ...m }));
+
+  function drawMetricsKey(id, metrics) {
+    el(id).replaceChildren(...metrics.map((m) => {
       const dashes = m.dash === "dot" ? "2 3" : "none";
       const path = { stroke: css(m.colour), "stroke-width": 2.2, "stroke-dasharray": dashes };
       return listItem(icon({ width: 26, d: "M-13 0H13", path }), make("span", m.name));
@@ -158,7 +161,7 @@ const Charts = (() => {
   }
 
   return {
-    METRICS, MODEL_SYMBOLS, OUTLINES, axis, css, draw, drawLegend, drawMetricsKey, el, escapeText, icon, interval,
-    listItem, make, percent, seriesColour, seriesSymbol, wirePrinting, wireTables,
+    MODEL_SYMBOLS, OUTLINES, axis, css, draw, drawLegend, drawMetricsKey, el, escapeText, icon, interval,
+    listItem, make, percent, seriesColour, seriesSymbol, styled, wirePrinting, wireTables,
   };
 })();

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gradpivot.evaluate import METRICS, Scored, Scores
+from gradpivot.evaluate import Metric, Scored, Scores, scored_metrics, standing_metrics
 from gradpivot.report.common.wording import (  # fmt: skip
     MISSING,
     caption,
-    direction,
+    column_head,
     gap_kind,
     is_number,
     kind_of,
     number,
-    percent,
+    scaled,
     setting,
     symbol,
 )
@@ -90,7 +90,7 @@ def judged(frontier: Frontier, comparison: Comparison) -> Frontier:
 
 def measurable(frontier: Frontier) -> bool:
     """Whether H and dominance can be computed: whole scores, and a reference where the kind needs one."""
-    whole = all(is_number(getattr(p.scores, m)) for p in frontier.points for m in METRICS)
+    whole = all(is_number(getattr(p.scores, m)) for p in frontier.points for m in standing_metrics())
     return whole and (not gap_kind(frontier.kind) or frontier.reference is not None)
 
 
@@ -107,7 +107,7 @@ def nearest(frontier: Frontier) -> Point | None:
 
 def point_delta(point: Point, reference: Scored | None) -> float | None:
     """The distance of one run to the reference, as a fraction."""
-    if reference is None or not all(is_number(getattr(point.scores, m)) for m in METRICS):
+    if reference is None or not all(is_number(getattr(point.scores, m)) for m in standing_metrics()):
         return None
     return distance(point.scores.vector(), reference.vector())
 
@@ -120,7 +120,7 @@ def _model_row(
     return Row(
         name=role, role=role, point=point, delta=point_delta(point, alone.reference),
         hypervolume=alone.hypervolume() if known else None,
-        hypervolume_without_mia=alone.hypervolume(METRICS[:3]) if known else None,
+        hypervolume_without_mia=alone.hypervolume(standing_metrics(attacks=False)) if known else None,
         runs=1, diverged=int(bool(point.diverged)), seconds=point.seconds or None,
     )  # fmt: skip
 
@@ -133,7 +133,7 @@ def _method_row(frontier: Frontier, comparison: Comparison) -> Row:
         setting=setting(frontier, point) if point else "",
         delta=point_delta(point, frontier.reference) if point else None,
         hypervolume=frontier.hypervolume() if known else None,
-        hypervolume_without_mia=frontier.hypervolume(METRICS[:3]) if known else None,
+        hypervolume_without_mia=frontier.hypervolume(standing_metrics(attacks=False)) if known else None,
         runs=runs, diverged=sum(p.diverged is not None for p in frontier.points),
         seconds=sum(p.seconds for p in frontier.points) / runs if runs else None,
     )  # fmt: skip
@@ -152,8 +152,7 @@ def point_headings(comparison: Comparison) -> list[str]:
 
 
 def _score_headings(comparison: Comparison) -> list[str]:
-    arrow = direction(kind_of(comparison))
-    return [f"{name} {arrow} (%)" for name in ("RA", "UA", "TA", "MIA", "MIA-SVC")]
+    return [column_head(metric, kind_of(comparison)) for metric in scored_metrics()]
 
 
 def row_cells(row: Row) -> list[str]:
@@ -194,14 +193,18 @@ def _point_cells(name: str, run: str, point: Point, reference: Scored | None, st
 
 
 def _score_cells(point: Point | None) -> list[str]:
-    if point is None:
-        return [MISSING] * 5
-    if point.diverged:
-        return [LOST] * 5
-    scores = point.classification
-    svc = percent(scores.mia_svc)
-    mark = "" if scores.mia_svc_determined or svc == MISSING else "*"
-    return [*(percent(getattr(scores, metric)) for metric in METRICS), svc + mark]
+    if point is None or point.diverged:
+        return [MISSING if point is None else LOST] * len(scored_metrics())
+    return [_score_cell(point.classification, metric) for metric in scored_metrics()]
+
+
+def _score_cell(scores: Scores, metric: Metric) -> str:
+    text = number(scaled(metric, getattr(scores, metric.name)))
+    return text if text == MISSING or _determined(scores, metric) else f"{text}*"
+
+
+def _determined(scores: Scores, metric: Metric) -> bool:
+    return bool(getattr(scores, f"{metric.name}_determined", True))
 
 
 def _scaled(value: float | None) -> float | None:
@@ -276,12 +279,14 @@ def write_csv(comparison: Comparison, path: str | Path) -> None:
 
     The file starts with a byte-order mark, because spreadsheets read UTF-8 as something else without one.
     """
-    arrow = direction(kind_of(comparison))
     heads = ["model", "run", "knob", "value", "state"]
-    for metric in METRICS:
-        name = metric.upper()
-        heads += [f"{name} {arrow} (%)", f"{name} low (%)", f"{name} high (%)"]
-    heads += [f"MIA-SVC {arrow} (%)", "MIA-SVC determined", "Δ ↓ (pp)", "Time ↓ (s)"]
+    for metric in scored_metrics():
+        heads.append(column_head(metric, kind_of(comparison)))
+        if metric.may_be_undetermined:
+            heads.append(f"{metric.symbol} determined")
+        elif metric.share_of:
+            heads += [f"{metric.symbol} low ({metric.unit})", f"{metric.symbol} high ({metric.unit})"]
+    heads += ["Δ ↓ (pp)", "Time ↓ (s)"]
     with Path(path).open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(heads)
@@ -301,14 +306,14 @@ def _csv_lines(comparison: Comparison) -> Iterator[list[str | float | None]]:
             point.knob,
         ]
         line.append(spreadsheet_text(cells[-1]))
-        for metric in METRICS:
-            line += [_scaled(getattr(point.scores, metric)), *map(_scaled, _interval(point, metric))]
+        for metric in scored_metrics():
+            line.append(scaled(metric, getattr(point.scores, metric.name)))
+            if metric.may_be_undetermined:
+                line.append("yes" if _determined(point.classification, metric) else "no")
+            elif metric.share_of:
+                line += map(_scaled, _interval(point, metric.name))
         delta = point_delta(point, references.get(id(point), fallback))
-        svc, determined = (
-            point.classification.mia_svc,
-            "yes" if point.classification.mia_svc_determined else "no",
-        )
-        yield [*line, _scaled(svc), determined, _scaled(delta), point.seconds]
+        yield [*line, _scaled(delta), point.seconds]
 
 
 def _interval(point: Point, metric: str) -> tuple[float | None, float | None]:

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradpivot.evaluate import METRICS, Scores
+from gradpivot.evaluate import Metric, Scores, find_metric, scored_metrics, standing_metrics
 from gradpivot.results import Comparison, Frontier, Point
 
 __all__ = [
-    "MISSING", "SYMBOLS", "Meaning", "caption", "direction", "family", "forgotten", "gap_kind", "is_number",
-    "kind_of", "meanings", "number", "percent", "setting", "share", "sizes", "symbol", "verdict_point",
+    "MISSING", "SYMBOLS", "Meaning", "arrow", "caption", "column_head", "direction", "family", "forgotten", "gap_kind",
+    "is_number", "kind_of", "meanings", "number", "percent", "scaled", "setting", "share", "sizes", "standing_space",
+    "symbol", "verdict_point",
 ]  # fmt: skip
 
 MISSING = "–"
@@ -93,8 +94,30 @@ def gap_kind(kind: str) -> bool:
 
 
 def direction(kind: str) -> str:
-    """The arrow of RA, UA, TA and MIA: up, or towards the retrained model."""
+    """The arrow of what H and Δ are taken on: up, or towards the retrained model."""
     return "→ retrained" if gap_kind(kind) else "↑"
+
+
+def arrow(metric: Metric, kind: str) -> str:
+    """Which way a metric is better: up, down, or towards the retrained model."""
+    if metric.to_reference and gap_kind(kind):
+        return direction(kind)
+    return "↑" if metric.is_higher else "↓"
+
+
+def column_head(metric: Metric, kind: str) -> str:
+    """A metric's column head with direction and unit: ``UA ↑ (%)``."""
+    return f"{metric.symbol} {arrow(metric, kind)}" + (f" ({metric.unit})" if metric.unit else "")
+
+
+def scaled(metric: Metric, value: float | None) -> float | None:
+    """A value in the unit it is shown in; None where it is missing."""
+    return metric.scale * value if value is not None and math.isfinite(value) else None
+
+
+def standing_space() -> str:
+    """What H and Δ are taken on: ``(RA, UA, TA, MIA)``."""
+    return f"({', '.join(find_metric(name).symbol for name in standing_metrics())})"
 
 
 def forgotten(problem: Mapping[str, Any]) -> str:
@@ -131,7 +154,9 @@ def caption(comparison: Comparison) -> str:
     if comparison.retrained is None:
         parts.append("Δ is missing: it is measured to a retrained model, and there is none here.")
     else:
-        parts.append("Δ is the distance to the retrained model over (RA, UA, TA, MIA), in percentage points.")
+        parts.append(
+            f"Δ is the distance to the retrained model over {standing_space()}, in percentage points."
+        )
     if gap_kind(kind_of(comparison)):
         parts.append("→ retrained: not more is better but nearer to the retrained model's value.")
     parts.append("✗ marks diverged runs, which count as (0, 0, 0, 0). Time is the mean of a run.")
@@ -180,44 +205,32 @@ def meanings(comparison: Comparison) -> list[Meaning]:
 
 def _score_meanings(comparison: Comparison) -> list[Meaning]:
     n, kind = sizes(comparison), kind_of(comparison)
-    gap, towards = gap_kind(kind), direction(kind)
-    scope = "the test set" if gap else "the test set without the forgotten classes"
-    retrained = comparison.retrained.classification if comparison.retrained else None
-    ideals = {
-        name: f"{percent(value)} % (retrained)" if retrained else "the retrained model's value"
-        for name, value in zip(METRICS, retrained.vector() if retrained else (None,) * 4, strict=True)
-    }
-    full = ideals if gap else {"ra": "100 %", "ua": "100 %", "ta": ideals["ta"], "mia": "100 %"}
-    texts = {
-        "ra": ("RA", "Accuracy on the data to keep.", "retain", "the retrained model"),
-        "ua": ("UA", "One minus the accuracy on the data to forget.", "forget", "the retrained model"),
-        "ta": ("TA", f"Accuracy on {scope}.", "test", "the retrained model"),
-        "mia": (
-            "MIA",
-            "Share of the forget set that a membership attack calls non-member: best single threshold on the "
-            "true-label confidence (clean form).",
-            "forget",
-            "test data the model never saw",
-        ),
-    }
-    found = [
+    scope = "the test set" if gap_kind(kind) else "the test set without the forgotten classes"
+    return [
         Meaning(
-            name=name, what=what, direction=towards, ideal=full[metric], against=against, n=f"{n[part]:,}"
+            name=metric.symbol,
+            what=metric.meaning.replace("{scope}", scope),
+            direction=arrow(metric, kind),
+            ideal=_ideal(metric, comparison),
+            against=metric.against,
+            n=f"{n[metric.share_of]:,}" if metric.share_of else MISSING,
         )
-        for metric, (name, what, part, against) in texts.items()
+        for metric in scored_metrics()
     ]
-    svc = Meaning(
-        name="MIA-SVC",
-        what="The same by the paper's RBF-kernel SVC. Undetermined (*) where that SVC is right on under 55 % "
-        "of its own training points: members and non-members look alike and its answer is noise.",
-        direction=towards, ideal=full["mia"], against="test data the model never saw", n=f"{n['forget']:,}",
-    )  # fmt: skip
-    return [*found, svc]
+
+
+def _ideal(metric: Metric, comparison: Comparison) -> str:
+    is_fixed = not (metric.to_reference and gap_kind(kind_of(comparison)))
+    if is_fixed and metric.ideal is not None:
+        return f"{metric.scale * metric.ideal:g} {metric.unit}".rstrip()
+    if comparison.retrained is None:
+        return "the retrained model's value"
+    return f"{metric.text(getattr(comparison.retrained.classification, metric.name))} (retrained)"
 
 
 def _set_meanings(comparison: Comparison) -> list[Meaning]:
     runs = f"{sum(len(f.points) for f in comparison.frontiers):,} runs"
-    space = "1 − |A(retrain) − A(θ)|" if gap_kind(kind_of(comparison)) else "(RA, UA, TA, MIA)"
+    space = "1 − |A(retrain) − A(θ)|" if gap_kind(kind_of(comparison)) else standing_space()
     return [
         Meaning(
             name="Δ", what="Distance of a method's nearest run to the retrained model, in percentage points.",

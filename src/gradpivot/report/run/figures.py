@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from gradpivot.evaluate import METRICS
+from gradpivot.evaluate import find_metric, standing_metrics
 from gradpivot.report.common.canvas import (
     INK,
     MUTED,
@@ -38,9 +38,6 @@ __all__ = [
 ]
 
 Run = tuple[str, Mapping[str, Sequence[float | None]]]
-METRIC_NAMES = {
-    "ra": "RA: kept", "ua": "UA: forgotten", "ta": "TA: on test data", "mia": "MIA: called non-member",
-}  # fmt: skip
 
 
 def frontier_figure(comparison: Comparison) -> Figure:
@@ -210,16 +207,17 @@ def _write(ax: Axes, text: str, colour: str, anchor: Position, centre: Position)
 
 
 def metrics_figure(comparison: Comparison) -> Figure:
-    """RA, UA, TA and MIA against γ, one small panel each, with 95 % Wilson intervals.
+    """What H and Δ are taken on against γ, one small panel each, with 95 % Wilson intervals.
 
     The dashed line is the retrained model; a diverged run is a cross on the zero line.
     """
     walked = [(i, f) for i, f in enumerate(comparison.frontiers) if f.knob == "gamma"]
-    figure = blank_figure(9.2, 2.9)
-    for ax, metric in zip(figure.subplots(1, 4), METRICS, strict=True):
-        quiet_axes(
-            ax, x="γ, unlearning intensity", title=METRIC_NAMES[metric], y="%" if metric == "ra" else ""
-        )
+    standing = standing_metrics()
+    figure = blank_figure(2.3 * len(standing), 2.9)
+    for ax, metric in zip(figure.subplots(1, len(standing)), standing, strict=True):
+        described = find_metric(metric)
+        title = f"{described.symbol}: {described.label}" if described.label else described.symbol
+        quiet_axes(ax, x="γ, unlearning intensity", title=title, y="%" if metric == standing[0] else "")
         for index, frontier in walked:
             _draw_metric(ax, frontier, metric, index)
         if comparison.retrained:

@@ -2,10 +2,11 @@
 // results goes in through textContent or escaped, never as markup.
 (() => {
   const {
-    METRICS, MODEL_SYMBOLS, axis, css, draw, drawMetricsKey, el, escapeText, interval, make, percent, seriesColour,
-    seriesSymbol, wirePrinting, wireTables,
+    MODEL_SYMBOLS, axis, css, draw, drawMetricsKey, el, escapeText, interval, make, percent, seriesColour,
+    seriesSymbol, styled, wirePrinting, wireTables,
   } = Charts;
   const DATA = JSON.parse(document.getElementById("data").textContent);
+  const METRICS = styled(DATA.metrics);
   const WHOLE = [-3, -3, 103, 103];
   const walkable = DATA.frontiers.map((f, i) => (f.gamma ? i : -1)).filter((i) => i >= 0);
   const first = walkable.length ? walkable[0] : -1;
@@ -190,8 +191,7 @@
       const [value, low, high] = point[key];
       entry(`${name} ${DATA.arrow}`, percent(value), interval(low, high));
     }
-    const svc = point.svc === null ? "–" : percent(point.svc);
-    entry(`MIA-SVC ${DATA.arrow}`, svc, point.svc !== null && !point.svcDetermined ? "undetermined" : "");
+    for (const [term, value, note] of point.more) entry(term, value, note);
   }
 
   function uphillEntries(uphill) {
@@ -255,7 +255,7 @@
 
   function drawAll() {
     drawLegend();
-    drawMetricsKey("metrics-key");
+    drawMetricsKey("metrics-key", METRICS);
     return first < 0 ? drawFrontier() : select(state.frontier, state.index);
   }
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import METRICS
+from gradpivot.evaluate import find_metric, standing_metrics
 from gradpivot.results import Comparison, Frontier, epsilon_to, student_quantile
 
 __all__ = ["mean_interval", "summary", "summary_markdown"]
@@ -66,7 +66,7 @@ def _scores(vectors: Sequence[tuple[float, ...]]) -> dict[str, dict[str, float]]
     if not vectors:
         return {}
     columns = zip(*vectors, strict=True)
-    return {name: mean_interval(column) for name, column in zip(METRICS, columns, strict=True)}
+    return {name: mean_interval(column) for name, column in zip(standing_metrics(), columns, strict=True)}
 
 
 def _method(seeds: Sequence[Frontier], comparisons: Sequence[Comparison]) -> dict[str, Any]:
@@ -74,7 +74,9 @@ def _method(seeds: Sequence[Frontier], comparisons: Sequence[Comparison]) -> dic
     return {
         "settings": len(seeds[0].points),
         "hypervolume": mean_interval([f.hypervolume() for f in seeds]),
-        "hypervolume_without_mia": mean_interval([f.hypervolume(METRICS[:3]) for f in seeds]),
+        "hypervolume_without_mia": mean_interval(
+            [f.hypervolume(standing_metrics(attacks=False)) for f in seeds]
+        ),
         "delta": mean_interval([f.distance() for f in seeds]),
         "epsilon": mean_interval(
             [epsilon_to(f.vectors(PLANE), _best_front(c)) for f, c in zip(seeds, comparisons, strict=True)]
@@ -117,6 +119,7 @@ def _dial(seeds: Sequence[Frontier]) -> dict[str, Any]:
 def summary_markdown(told: Mapping[str, Any]) -> str:
     """The summary as a page: the table, the ranking and the dials."""
     facts, environment = told["problem"], told["provenance"].get("environment", {})
+    standing = standing_metrics()
     lines = [
         f"# {told['title']}",
         "",
@@ -130,10 +133,10 @@ def summary_markdown(told: Mapping[str, Any]) -> str:
         f"Machine: {environment.get('machine')}, {environment.get('threads')} thread(s), torch "
         f"{environment.get('packages', {}).get('torch')}; {environment.get('date')}.",
         "",
-        "| | RA % | UA % | TA % | MIA % |",
-        "|---|---|---|---|---|",
+        f"| | {' | '.join(f'{find_metric(name).symbol} %' for name in standing)} |",
+        "|---" * (len(standing) + 1) + "|",
         *(
-            f"| {name} | " + " | ".join(_pm(told[key][m]) for m in METRICS) + " |"
+            f"| {name} | " + " | ".join(_pm(told[key][m]) for m in standing) + " |"
             for name, key in (("Original", "original"), ("Retrain", "retrained"))
             if told[key]
         ),

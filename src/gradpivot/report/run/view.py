@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradpivot.evaluate import METRICS, Scored, Scores
+from gradpivot.evaluate import Scored, Scores, find_metric, scored_metrics, standing_metrics
 from gradpivot.report.common.plane import plane_front, zoom_box
 from gradpivot.report.common.tables import judged, nearest, point_delta, rows
 from gradpivot.report.common.wording import (
+    arrow,
     direction,
     family,
     is_number,
@@ -36,7 +37,10 @@ def payload(comparison: Comparison) -> dict[str, Any]:
     reference = comparison.retrained.classification if comparison.retrained else None
     return {
         "arrow": direction(kind_of(comparison)),
-        "models": [{**_point(point, reference), "name": name} for name, point in models.items()],
+        "metrics": [{"key": name, "name": find_metric(name).symbol} for name in standing_metrics()],
+        "models": [
+            {**_point(point, reference, kind_of(comparison)), "name": name} for name, point in models.items()
+        ],
         "frontiers": [_frontier(frontier) for frontier in frontiers],
         "zoom": zoom_box(frontiers, list(models.values())),
     }
@@ -50,7 +54,7 @@ def _frontier(frontier: Frontier) -> dict[str, Any]:
         "gamma": frontier.knob == "gamma" and bool(frontier.points),
         "points": [
             {
-                **_point(point, frontier.reference),
+                **_point(point, frontier.reference, frontier.kind),
                 "run": setting(frontier, point),
                 "family": family(frontier, point),
             }
@@ -66,19 +70,34 @@ def _index(points: Sequence[Point], wanted: Point) -> int:
     return next(i for i, point in enumerate(points) if point is wanted)
 
 
-def _point(point: Point, reference: Scored | None) -> dict[str, Any]:
+def _point(point: Point, reference: Scored | None, kind: str) -> dict[str, Any]:
     scores = point.classification
     return {
         "label": point.label,
         "knob": _finite(point.knob),
-        **{metric: None if point.diverged else _with_interval(scores, metric) for metric in METRICS},
-        "svc": None if point.diverged else _finite(scores.mia_svc),
-        "svcDetermined": bool(scores.mia_svc_determined),
+        **{
+            metric: None if point.diverged else _with_interval(scores, metric)
+            for metric in standing_metrics()
+        },
+        "more": [] if point.diverged else _more(scores, kind),
         "delta": point_delta(point, reference),
         "seconds": _finite(point.seconds),
         "diverged": _diverged(point.diverged),
         "history": history_view(point.history),
     }
+
+
+def _more(scores: Scores, kind: str) -> list[list[str]]:
+    """The scores beside those that are drawn: name, value, and what to know of it."""
+    return [
+        [
+            f"{metric.symbol} {arrow(metric, kind)}",
+            metric.text(getattr(scores, metric.name)),
+            "" if getattr(scores, f"{metric.name}_determined", True) else "undetermined",
+        ]
+        for metric in scored_metrics()
+        if not metric.in_standings
+    ]
 
 
 def _finite(value: float | None) -> float | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING
 
-from gradpivot.evaluate import METRICS
+from gradpivot.evaluate import find_metric, standing_metrics
 from gradpivot.report.common.canvas import (
     GRID,
     INK,
@@ -35,7 +36,7 @@ __all__ = ["dial_figure", "hypervolumes_figure", "methods_figure", "standings_fi
 MOST_DIALS = 4
 _DASHED = (0, (3, 1.5))
 # UA and MIA often lie on each other, and so do RA and TA: one of each pair is dashed.
-_LINES = {"ra": ("o", "-"), "ua": ("s", "-"), "ta": ("^", _DASHED), "mia": ("D", _DASHED)}
+_LINES = (("o", "-"), ("s", "-"), ("^", _DASHED), ("D", _DASHED))
 
 
 def standings_figures(standings: Standings) -> dict[str, Figure]:
@@ -63,7 +64,7 @@ def _file_name(text: str) -> str:
 
 
 def dial_figure(tables: Sequence[Table], name: str) -> Figure:
-    """RA, UA, TA and MIA of one series against γ: a column a protocol, a row for each of its other settings.
+    """What H and Δ are taken on of one series against γ: a column a protocol, a row for each of its other settings.
 
     Lines are means over the finite runs of all classes and seeds, bands their 95 % Student intervals; a cross on
     the zero line marks a γ at which some run diverged.
@@ -115,15 +116,14 @@ def _dial_title(table: Table, dial: Dial, *, first: bool) -> str:
 
 def _draw_dial(ax: Axes, dial: Dial, table: Table) -> None:
     quiet_axes(ax)
-    for colour, metric in zip(PALETTE, METRICS, strict=False):
-        marker, line = _LINES[metric]
+    for colour, (marker, line), metric in zip(PALETTE, cycle(_LINES), standing_metrics(), strict=False):
         known = [(x, e) for x, e in zip(dial.values, dial.scores[metric], strict=True) if e]
         xs, means = [x for x, _ in known], [100 * e.mean for _, e in known]
         low = [100 * max(0.0, e.mean if e.low is None else e.low) for _, e in known]
         high = [100 * min(1.0, e.mean if e.high is None else e.high) for _, e in known]
         ax.fill_between(xs, low, high, color=colour, alpha=0.15, linewidth=0)
         ax.plot(xs, means, color=colour, marker=marker, markersize=4.5, linewidth=1.5, linestyle=line,
-                label=metric.upper(),                markeredgecolor="white", markeredgewidth=0.5)  # fmt: skip
+                label=find_metric(metric).symbol, markeredgecolor="white", markeredgewidth=0.5)  # fmt: skip
     lost = [x for x, n in zip(dial.values, dial.diverged, strict=True) if n]
     ax.plot(lost, [0.0] * len(lost), "x", color=INK, markersize=6, label="some runs diverged")
     ua = table.retrained.measures["ua"] if table.retrained else None

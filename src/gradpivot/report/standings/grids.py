@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from gradpivot.evaluate import scored_metrics
 from gradpivot.report.common.grid import Cell, Grid, Section
 from gradpivot.report.common.wording import number, percent, symbol
 from gradpivot.report.standings.wording import (
-    NAMES,
     caption,
     head,
     interval,
+    name_of,
     others,
     paper_title,
     sentences,
@@ -18,21 +19,16 @@ from gradpivot.results import CRITERIA, Table, comparable, forget_words
 
 __all__ = ["grids", "marks", "section"]
 
-SHOWN = (
-    "ra",
-    "ua",
-    "ta",
-    "mia",
-    "mia_svc",
-    "delta",
-    "hypervolume",
-    "hypervolume_svc",
-    "hypervolume_without_mia",
-)
 JUDGED = ("delta", "hypervolume", "hypervolume_svc", "hypervolume_without_mia")
 """What best and second best are marked in: a set's numbers, not those of one chosen run."""
 BESIDE = ("ra", "ua", "ta", "mia_svc", "delta_svc", "hypervolume_svc", "seconds")
 """What the paper prints; its MIA is the SVC's, and so are its Δ and H."""
+
+
+def shown() -> tuple[str, ...]:
+    """The columns of the methods' table: every score, Δ and H."""
+    scores = (metric.name for metric in scored_metrics())
+    return (*scores, "delta", "hypervolume", "hypervolume_svc", "hypervolume_without_mia")
 
 
 def section(table: Table) -> Section:
@@ -65,11 +61,11 @@ def _methods(table: Table) -> Grid:
         (
             Cell(row.name),
             *(Cell(spread(m, row.measures[m]), marked.get(m, {}).get(row.name, "") if row.role == "run" else "")
-              for m in SHOWN),
+              for m in shown()),
         )
         for row in table.rows
     )  # fmt: skip
-    heads = ("Method", *(head(m, table.kind) for m in SHOWN))
+    heads = ("Method", *(head(m, table.kind) for m in shown()))
     return Grid(
         name="methods",
         title="Methods",
@@ -95,7 +91,7 @@ def marks(table: Table, measure: str) -> dict[str, str]:
 def _intervals(table: Table) -> Grid:
     heads = ["Method", "Sets"]
     for measure in JUDGED:
-        heads += [f"{NAMES[measure]} over sets", f"over {len(table.seeds)} seeds"]
+        heads += [f"{name_of(measure)} over sets", f"over {len(table.seeds)} seeds"]
     lines = []
     for row in table.rows:
         line = [Cell(row.name), Cell(str(len(row.whole)))]

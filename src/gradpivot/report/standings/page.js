@@ -1,10 +1,11 @@
 // The standings' behaviour: one state (which table, what is drawn), and charts that are redrawn from it.
 (() => {
   const {
-    METRICS, MODEL_SYMBOLS, OUTLINES, axis, css, draw, drawMetricsKey, el, escapeText, icon, listItem, make, percent,
-    seriesColour, seriesSymbol, wirePrinting, wireTables,
+    MODEL_SYMBOLS, OUTLINES, axis, css, draw, drawMetricsKey, el, escapeText, icon, listItem, make, percent,
+    seriesColour, seriesSymbol, styled, wirePrinting, wireTables,
   } = Charts;
   const DATA = JSON.parse(document.getElementById("data").textContent);
+  const METRICS = styled(DATA.metrics);
   const WHOLE = [-3, 103];
   const VOLUMES = [
     { key: "hypervolume", name: "H", colour: "--series-0" },
@@ -165,7 +166,7 @@
 
   function drawAll() {
     drawLegend();
-    drawMetricsKey("dial-key");
+    drawMetricsKey("dial-key", METRICS);
     for (const part of document.querySelectorAll("[data-table]")) {
       part.hidden = Number(part.dataset.table) !== state.table;
     }

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gradpivot.evaluate import METRICS
+from gradpivot.evaluate import find_metric, standing_metrics
 from gradpivot.report.common.grid import Section
 from gradpivot.report.common.markup import filled_page, listing
 from gradpivot.report.common.sections import grids_section, lead_section, size_words, table_options
@@ -65,7 +65,10 @@ def _told(standings: Standings) -> list[tuple[int, Section]]:
 def standings_payload(standings: Standings) -> dict[str, Any]:
     """What the script draws: small, rounded, and thinned where there are too many runs."""
     share = min(MOST_RUNS, max(1, MOST_IN_ALL // max(1, len(standings.tables))))
-    return {"tables": [_payload(table, share) for table in standings.tables]}
+    return {
+        "metrics": [{"key": name, "name": find_metric(name).symbol} for name in standing_metrics()],
+        "tables": [_payload(table, share) for table in standings.tables],
+    }
 
 
 def _payload(table: Table, most: int) -> dict[str, Any]:
@@ -105,7 +108,7 @@ def _series(
         "runs": {
             "x": [_round(r.x) for r in kept],
             "y": [_round(r.y) for r in kept],
-            **{m: [_round(getattr(r.point.scores, m)) for r in kept] for m in METRICS},
+            **{m: [_round(getattr(r.point.scores, m)) for r in kept] for m in standing_metrics()},
             "label": [number(r.point.label) for r in kept],
             "set": [places[r.of.place] for r in kept],
         },
@@ -154,5 +157,5 @@ def _dial(name: str, dial: Dial) -> dict[str, Any]:
         "name": name if beside == MISSING else f"{name}, {beside}",
         "values": list(dial.values),
         "diverged": list(dial.diverged),
-        **{m: [_bounds(e) if e else None for e in dial.scores[m]] for m in METRICS},
+        **{m: [_bounds(e) if e else None for e in dial.scores[m]] for m in standing_metrics()},
     }

@@ -10,13 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradpivot.evaluate import METRICS
 from gradpivot.report.common.labels import Position
 from gradpivot.results import Point, Series, SolutionSet, Table, nondominated
 
 __all__ = ["Cloud", "Run", "Setting", "attained", "cloud", "common_front", "table_clouds", "view_box"]
 
-PLANE = METRICS[:2]
+PLANE = ("ra", "ua")
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from gradpivot.evaluate import scored_metrics
 from gradpivot.report.common.grid import markdown_page
 from gradpivot.report.common.latex import latex_page
 from gradpivot.report.common.tables import rich_table, spreadsheet_text
 from gradpivot.report.common.wording import number
 from gradpivot.report.standings.grids import JUDGED, marks, section
-from gradpivot.report.standings.wording import NAMES, head, paper_title, scaled, sentences, spread, unit
-from gradpivot.results import MEASURES, Estimate, Measure, PaperValue, Series, Standings, Table
+from gradpivot.report.standings.wording import head, name_of, paper_title, scaled, sentences, spread, unit
+from gradpivot.results import Estimate, Measure, PaperValue, Series, Standings, Table, measures
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -65,7 +66,7 @@ def _csv_lines(table: Table, row: Series) -> Iterator[list[str | float | int | N
         spreadsheet_text(part) for part in (table.problem, table.task, table.protocol, row.name, row.role)
     ]
     dataset = f"{table.dataset} (context)" if table.context else table.dataset or ""
-    for measure in MEASURES:
+    for measure in measures():
         m = row.measures[measure]
         if m is not None:
             values = [m.over_seeds.mean, m.over_seeds.low, m.over_seeds.high]
@@ -111,7 +112,9 @@ def standings_console(standings: Standings) -> Group:
     return Group(*parts)
 
 
-_CONSOLE = ("ra", "ua", "ta", "mia", "delta", "hypervolume", "hypervolume_without_mia", "hypervolume_svc")
+def _on_console() -> tuple[str, ...]:
+    scores = (metric.name for metric in scored_metrics() if metric.variant_of is None)
+    return (*scores, "delta", "hypervolume", "hypervolume_without_mia", "hypervolume_svc")
 
 
 def _console_table(table: Table) -> Any:
@@ -122,13 +125,13 @@ def _console_table(table: Table) -> Any:
     marked = {measure: marks(table, measure) for measure in JUDGED}
     for row in table.rows:
         line: list[str | Text] = [row.name]
-        for m in _CONSOLE:
+        for m in _on_console():
             mark = marked.get(m, {}).get(row.name, "") if row.role == "run" else ""
             line.append(Text(_mean(m, row.measures[m]), style=styles.get(mark, "")))
         lines.append([*line, _mean("seconds", row.measures["seconds"]), str(row.diverged)])
     heads = [
         "Method",
-        *(head(m, table.kind).replace("→ retrained", "→") for m in _CONSOLE),
+        *(head(m, table.kind).replace("→ retrained", "→") for m in _on_console()),
         "Time ↓ (s)",
         "Diverged",
     ]
@@ -140,7 +143,7 @@ def _console_table(table: Table) -> Any:
 def _console_paper(table: Table) -> Any:
     heads = ["Method"]
     for measure in ("delta_svc", "hypervolume_svc"):
-        heads += [NAMES[measure], "paper"]
+        heads += [name_of(measure), "paper"]
     lines = [
         [row.name, *(text for m in ("delta_svc", "hypervolume_svc")
                      for text in (spread(m, row.measures[m]), spread(m, table.paper(row, m))))]

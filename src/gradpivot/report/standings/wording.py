@@ -9,17 +9,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradpivot.report.common.wording import MISSING, direction, number, symbol
+from gradpivot.evaluate import find_metric, scored_metrics
+from gradpivot.report.common.wording import MISSING, arrow, number, symbol
 from gradpivot.results import CRITERIA, Estimate, Measure, PaperValue, Ranking, Rival, Table
 
 __all__ = [
-    "NAMES", "caption", "head", "interval", "others", "paper_title", "scaled", "sentences", "spread", "unit",
+    "caption", "head", "interval", "name_of", "others", "paper_title", "scaled", "sentences", "spread", "unit",
 ]  # fmt: skip
 
-NAMES = {
-    "ra": "RA", "ua": "UA", "ta": "TA", "mia": "MIA", "mia_svc": "MIA-SVC", "delta": "Δ", "delta_svc": "Δ SVC",
-    "hypervolume": "H", "hypervolume_svc": "H SVC", "hypervolume_without_mia": "H without MIA",
-    "seconds": "Time a run", "space_seconds": "Time in all",
+_NAMES = {
+    "delta": "Δ", "delta_svc": "Δ SVC", "hypervolume": "H", "hypervolume_svc": "H SVC",
+    "hypervolume_without_mia": "H without MIA", "seconds": "Time a run", "space_seconds": "Time in all",
 }  # fmt: skip
 MOST_DIFFERENCES = 3
 """To how many rivals of one verdict a sentence gives the difference."""
@@ -40,7 +40,13 @@ def _of(measure: str, kind: str) -> _Unit:
         return _Unit("pp", "↓", 100)
     if measure.endswith("seconds"):
         return _Unit("s", "↓", 1)
-    return _Unit("%", direction(kind), 100)
+    metric = find_metric(measure)
+    return _Unit(metric.unit, arrow(metric, kind), metric.scale)
+
+
+def name_of(measure: str) -> str:
+    """What tables call a measure."""
+    return _NAMES.get(measure) or find_metric(measure).symbol
 
 
 def unit(measure: str) -> str:
@@ -56,7 +62,7 @@ def scaled(measure: str, value: float | None) -> float | None:
 def head(measure: str, kind: str) -> str:
     """A column's head with direction and unit: ``H ↑ (×100)``."""
     told = _of(measure, kind)
-    return f"{NAMES[measure]} {told.arrow} ({told.name})"
+    return f"{name_of(measure)} {told.arrow}" + (f" ({told.name})" if told.name else "")
 
 
 def spread(measure: str, value: Measure | Estimate | PaperValue | None) -> str:
@@ -91,11 +97,12 @@ def paper_title(table: Table) -> str:
 def caption(table: Table) -> str:
     """What a reader must know beside the numbers."""
     sets, seeds, forgets = len(table.places), len(table.seeds), len(table.forgets)
+    scores = [metric.symbol for metric in scored_metrics() if metric.variant_of is None]
     over = "classes of the mean over seeds" if forgets > 1 else "seeds"
     parts = [
         f"{sets} sets: {forgets} {'classes' if table.kind == 'class' else 'splits'} by {seeds} seeds. Mean and, in "
         f"brackets, the standard deviation over {over}.",
-        "RA, UA, TA and MIA are those of each set's run nearest to the retrained model; Δ is its distance, H the "
+        f"{_joined(scores)} are those of each set's run nearest to the retrained model; Δ is its distance, H the "
         "hypervolume of the whole set, both per set and then averaged.",
         "MIA is the clean form (best single threshold on the true-label confidence), which Δ and H use; the "
         "paper's is the SVC's.",
@@ -124,7 +131,7 @@ def _sentence(ranking: Ranking) -> str:
     leads = "leads with" if ranking.rivals else "is alone, with"
     where = "" if ranking.all_sets else f" on the {best.n} sets in common"
     parts = [
-        f"{NAMES[measure]}: {ranking.leader} {leads} {number(scaled(measure, best.mean))}{suffix} ({sure}){where}"
+        f"{name_of(measure)}: {ranking.leader} {leads} {number(scaled(measure, best.mean))}{suffix} ({sure}){where}"
     ]
     groups: dict[str, list[Rival]] = {}
     for rival in ranking.rivals:
