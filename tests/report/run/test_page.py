@@ -159,7 +159,7 @@ def test_numbers_that_json_does_not_know_become_null(build: Any) -> None:
     data = json.loads(json.dumps(payload(comparison), allow_nan=False))
     shown = data["frontiers"][0]["points"][0]
     assert shown["ra"] is None
-    assert shown["svc"] is None
+    assert shown["more"] == [["MIA-SVC ↑", "–", ""]]
     assert shown["history"]["cosine"] == [None, None, 0.5]
     assert render_page(comparison)
 

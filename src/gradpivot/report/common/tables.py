@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
-    "Row", "console_table", "headings", "judged", "markdown", "markdown_cell", "markdown_grid", "nearest",
-    "point_delta", "point_headings", "point_rows", "point_table", "rich_table", "row_cells", "rows",
+    "Row", "console_table", "headings", "is_determined", "judged", "markdown", "markdown_cell", "markdown_grid",
+    "nearest", "point_delta", "point_headings", "point_rows", "point_table", "rich_table", "row_cells", "rows",
     "spreadsheet_text", "write_csv",
 ]  # fmt: skip
 
@@ -200,11 +200,14 @@ def _score_cells(point: Point | None) -> list[str]:
 
 def _score_cell(scores: Scores, metric: Metric) -> str:
     text = number(scaled(metric, getattr(scores, metric.name)))
-    return text if text == MISSING or _determined(scores, metric) else f"{text}*"
+    return text if is_determined(scores, metric) else f"{text}*"
 
 
-def _determined(scores: Scores, metric: Metric) -> bool:
-    return bool(getattr(scores, f"{metric.name}_determined", True))
+def is_determined(scores: Scores, metric: Metric) -> bool:
+    """Whether a value is no noise; what was not measured is none either."""
+    return not is_number(getattr(scores, metric.name)) or bool(
+        getattr(scores, f"{metric.name}_determined", True)
+    )
 
 
 def _scaled(value: float | None) -> float | None:
@@ -309,7 +312,7 @@ def _csv_lines(comparison: Comparison) -> Iterator[list[str | float | None]]:
         for metric in scored_metrics():
             line.append(scaled(metric, getattr(point.scores, metric.name)))
             if metric.may_be_undetermined:
-                line.append("yes" if _determined(point.classification, metric) else "no")
+                line.append("yes" if is_determined(point.classification, metric) else "no")
             elif metric.share_of:
                 line += map(_scaled, _interval(point, metric.name))
         delta = point_delta(point, references.get(id(point), fallback))

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradpivot.evaluate import Scored, Scores, find_metric, scored_metrics, standing_metrics
 from gradpivot.report.common.plane import plane_front, zoom_box
-from gradpivot.report.common.tables import judged, nearest, point_delta, rows
+from gradpivot.report.common.tables import is_determined, judged, nearest, point_delta, rows
 from gradpivot.report.common.wording import (
     arrow,
     direction,
@@ -93,7 +93,7 @@ def _more(scores: Scores, kind: str) -> list[list[str]]:
         [
             f"{metric.symbol} {arrow(metric, kind)}",
             metric.text(getattr(scores, metric.name)),
-            "" if getattr(scores, f"{metric.name}_determined", True) else "undetermined",
+            "" if is_determined(scores, metric) else "undetermined",
         ]
         for metric in scored_metrics()
         if not metric.in_standings
