@@ -213,7 +213,7 @@ class Gallery(World):
 
     def look(self, model: nn.Module, metrics, *, quick: bool = False) -> Seen:
         forgotten = model.weight[0, 0].item()
-        return replace(super().look(model, {"ra", "ua"}), ua=max(0.0, 2 * forgotten - 1))
+        return super().look(model, {"ra", "ua"}).with_more(Seen(ua=max(0.0, 2 * forgotten - 1)))
 
 
 @pytest.mark.parametrize("asked", [25, 50, 90, 99])

@@ -68,7 +68,7 @@ def unlearn(
         replicas: The processes that do it together; all of the process group if there is one, and every one of them
             must then call this. ``Replicas()`` for this process alone.
         until: Forget until these conditions hold, and no more: ``{"ua": 0.95}`` (fractions, at least) or ``"UA>=95"``
-            (percent); scores are RA, UA, TA, MIA and AUC. CUP's γ is then set by them. The test data are divided:
+            (percent), about any registered metric. CUP's γ is then set by them. The test data are divided:
             one half steers unless the split has validation data, the other gives the final scores. So does CUP on
             records (a split that is not by class), with or without this; make the split by ``.with_validation()`` to
             have other methods scored on the same.
@@ -112,7 +112,7 @@ def score(
     retain_scored: int | None = None,
     replicas: Replicas | None = None,
 ) -> Scores:
-    """RA, UA, TA and MIA of a model as it is, from one forward pass over each set; arguments as of :func:`unlearn`."""
+    """All metrics of a model as it is, from one forward pass over each set; arguments as of :func:`unlearn`."""
     return evaluate(
         model,
         split,

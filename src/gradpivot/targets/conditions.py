@@ -23,7 +23,9 @@ class Seen:
     values: tuple[tuple[str, float], ...]
 
     def __init__(self, **values: float | None) -> None:
-        ordered = ((metric.name, values.get(metric.name)) for metric in all_metrics())
+        ordered = [(metric.name, values.pop(metric.name, None)) for metric in all_metrics()]
+        if values:
+            raise TypeError(f"Seen has no {next(iter(values))!r}")
         object.__setattr__(self, "values", tuple((n, value) for n, value in ordered if value is not None))
 
     if TYPE_CHECKING:

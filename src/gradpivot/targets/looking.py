@@ -147,12 +147,12 @@ class Looker:
             with evaluating(model):
                 for name in steering_metrics():
                     if name in metrics:
-                        found |= find_metric(name).measure(read)
+                        found[name] = find_metric(name).measure(read)[name]
                 for name in steering_metrics():
                     # What one set tells costs nothing once that set was passed over.
                     parts = find_metric(name).reads
                     if name not in found and len(parts) == 1 and parts[0] in read.data:
-                        found |= find_metric(name).measure(read)
+                        found[name] = find_metric(name).measure(read)[name]
         except NonFiniteError:
             return Seen.of_nothing()
         return Seen(**found)

@@ -223,7 +223,7 @@ def metrics_figure(comparison: Comparison) -> Figure:
         if comparison.retrained:
             level = 100 * getattr(comparison.retrained.scores, metric)
             ax.axhline(level, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="retrained", zorder=1)
-        ax.set_ylim(_accuracy_floor(comparison) if metric in ("ra", "ta") else -4, None)
+        ax.set_ylim(_accuracy_floor(comparison) if described.share_of in ("retain", "test") else -4, None)
         ax.set_ylim(top=100 + 0.04 * (100 - ax.get_ylim()[0]))
     if not walked:
         say(figure, "No method here walks along γ")

@@ -13,11 +13,10 @@ from typing import Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import find_metric, standing_metrics
+from gradpivot.report.common.plane import PLANE
 from gradpivot.results import Comparison, Frontier, epsilon_to, student_quantile
 
 __all__ = ["mean_interval", "summary", "summary_markdown"]
-
-PLANE = ("ra", "ua")
 
 
 def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
