@@ -51,7 +51,8 @@ def read(text: str) -> Reader:
 def own_text(text: str) -> str:
     """The page without the vendored library."""
     return text.replace(
-        resources.files("gradpivot.report").joinpath("common/vendor/plotly-basic.min.js").read_text("utf-8"), ""
+        resources.files("gradpivot.report").joinpath("common/vendor/plotly-basic.min.js").read_text("utf-8"),
+        "",
     )
 
 
