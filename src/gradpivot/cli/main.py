@@ -39,7 +39,7 @@ def _done(words: list[str]) -> int:
         if words in (["--version"], ["-V"]):
             sys.stdout.write(f"gradpivot {__version__}\n")
             return 0
-        from gradpivot.cli.dispatch import run
+        from gradpivot.cli.commands import run
 
         return run(_parsed(words or ["--help"]))
     except KeyboardInterrupt as stopped:
