@@ -16,15 +16,15 @@ from gradpivot.cli.torchrun import is_first
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from gradpivot.evaluate import Scores
+    from gradpivot.evaluate import Scored
     from gradpivot.experiments import Forgetting, Recipe
     from gradpivot.runs import Epoch, Result, Trained
     from gradpivot.sweep import Failure, State
     from gradpivot.targets import Targeted
 
 __all__ = [
-    "bar", "counted", "duration", "percentages", "quiet", "recipe_line", "recipe_table", "recipes_table", "say",
-    "say_json", "say_result", "say_sweep", "say_target", "say_trained", "standing", "wants_bars", "watched_sweep",
+    "bar", "counted", "duration", "quiet", "recipe_line", "recipe_table", "recipes_table", "say", "say_json",
+    "say_result", "say_sweep", "say_target", "say_trained", "scores_line", "standing", "wants_bars", "watched_sweep",
     "watched_training",
 ]  # fmt: skip
 
@@ -61,30 +61,31 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def percentages(scores: dict[str, Any]) -> str:
-    """The four scores in percent, in one line."""
-    return ", ".join(f"{name.upper()} {100 * scores[name]:.2f} %" for name in ("ra", "ua", "ta", "mia"))
+def scores_line(scores: Scored) -> str:
+    """Scores in percent, in one line; what has no shares says itself what it has."""
+    from gradpivot.evaluate import GenerationScores
+
+    if not scores.metrics:
+        return str(scores)
+    names = ("ra", "ua") if isinstance(scores, GenerationScores) else scores.metrics
+    told = [f"{name.upper()} {100 * getattr(scores, name):.2f} %" for name in names]
+    if isinstance(scores, GenerationScores):
+        told += [f"Fréchet distance {one}" for one in scores.frechet]
+    return ", ".join(told)
 
 
-def say_result(result: Result, original: Scores | None, out: Path, problem: str = "") -> None:
-    """What a run gave beside what there was before it, and where it is; ``problem`` are the options that name it."""
+def say_result(result: Result, original: Scored, out: Path) -> None:
+    """What a run gave beside what there was before it, and where it is."""
     if result.diverged:
         say(
             f"{result.method.label} diverged at step {result.diverged['step']}: {result.diverged['reason']}.",
             f"The last finite weights are in {out}. {_against_divergence(result)}",
         )
         return
-    took = f"{result.seconds:.1f} s. Everything is in {out}"
-    if result.scores is None or original is None:
-        say(result.method.label, f"A generator; {took}", "Judge what it draws:")
-        # As it is, so that it can be copied.
-        weights = f"--weights {out / 'original.safetensors'} {out / 'model.safetensors'}"
-        sys.stdout.write(f"gradpivot judge {problem} {weights}\n")
-        return
     say(
-        f"before  {percentages(original.to_dict())}",
-        f"after   {percentages(result.scores.to_dict())}",
-        f"{result.method.label}; {took}",
+        f"before  {scores_line(original)}",
+        f"after   {scores_line(result.scores)}",
+        f"{result.method.label}; {result.seconds:.1f} s. Everything is in {out}",
     )
     if missed := result.missed:
         sys.stderr.write(f"gradpivot: {missed}\n")

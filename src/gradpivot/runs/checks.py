@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from gradpivot.data import ForgetSplit, Loader
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import check_scorable
 from gradpivot.geometry import is_sharded
 from gradpivot.methods import Method
 from gradpivot.runtime import evaluating, isolated
-from gradpivot.tasks import predicts
-
-if TYPE_CHECKING:
-    from gradpivot.tasks import Task
+from gradpivot.tasks import Task
 
 __all__ = ["check_fits", "check_run"]
 
@@ -30,9 +26,8 @@ def check_run(
     task: Task,
     *,
     seed: int = 0,
-    retain_scored: int | None = None,
 ) -> None:
-    """Raise, before anything is computed, if one of these is not what it should be, or what comes out not scorable.
+    """Raise, before anything is computed, if one of these is not what it should be.
 
     Args:
         model: The trained model.
@@ -40,7 +35,6 @@ def check_run(
         method: How.
         task: How to run the model on a batch.
         seed: The run's.
-        retain_scored: On how many retain samples RA is taken; None for all.
     """
     _check_model(model)
     if not isinstance(method, Method):
@@ -52,8 +46,11 @@ def check_run(
             f"the split is a {type(split).__name__}; say what to forget, for example "
             f"ForgetSplit.by_class(train, test, 3)"
         )
-    if predicts(task):
-        check_scorable(split, retain_scored)
+    if not isinstance(task, Task):
+        raise GradPivotError(
+            f"the task is a {type(task).__name__}; let it inherit from gradpivot.Classification, or from "
+            f"gradpivot.tasks.Task, which has defaults for all but two losses and the label of a sample"
+        )
     check_fits(model, split, task)
     if getattr(method, "batchnorm", None) == "recalibrate" and len(split.retain_indices) < 2:
         raise GradPivotError(
@@ -87,7 +84,7 @@ def check_fits(
     with isolated(0), torch.no_grad(), evaluating(model):
         try:
             batch = next(Loader(split.train, weight.device, seed=0).batches([two], epoch=0))
-            (task.predict if predicts(task) else task.retain_loss)(model, batch)
+            task.probe(model, batch)
         except GradPivotError:
             raise
         except Exception as error:

@@ -1,33 +1,32 @@
-"""Looking at generators: UA and RA of their samples, in the place of predictions."""
+"""Looking at models that are scored as a whole, such as generators by their samples."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from gradpivot.errors import GradPivotError, NonFiniteError
+from gradpivot.errors import NonFiniteError
 from gradpivot.targets.conditions import Seen
 from gradpivot.targets.looking import FORWARD
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from gradpivot.evaluate import Examination
+    from gradpivot.data import ForgetSplit
+    from gradpivot.evaluate import Scorer
 
-__all__ = ["SampleLooker"]
-
-KNOWN = ("ua", "ra")
-"""What samples tell."""
+__all__ = ["ScoreLooker"]
 
 
-class SampleLooker:
-    """Scores generators by an examination, for a search that steers by it.
+class ScoreLooker:
+    """Looks through a scorer, for a search that steers by it.
 
-    A look draws samples, which takes many times what a prediction takes: what looks cost is counted, and does not
-    shorten the search.
+    A look at a generator draws samples, which takes many times what a prediction takes: what looks cost is counted, and
+    does not shorten the search.
 
     Args:
-        examination: Draws and judges.
+        scorer: Scores models.
+        split: What is forgotten.
         plain: Gradients of a sample that a plain run takes; what looks cost is told as a share of it.
     """
 
@@ -35,31 +34,18 @@ class SampleLooker:
     """UA of samples is no degree of forgetting: guidance draws a clear picture from half of what the label says."""
     is_limited = False
 
-    def __init__(self, examination: Examination, plain: float) -> None:
-        self._examination, self._plain = examination, plain
+    def __init__(self, scorer: Scorer, split: ForgetSplit, plain: float) -> None:
+        self._scorer, self._split, self._plain = scorer, split, plain
         self.spent = 0.0
         """The looks so far, in plain runs."""
 
     @property
     def sizes(self) -> dict[str, int]:
         """How many samples are looked at."""
-        return {"samples": self._examination.samples}
-
-    @staticmethod
-    def check(metrics: Collection[str]) -> None:
-        """Raise, before anything runs, for a score that samples do not tell.
-
-        Raises:
-            GradPivotError: with those that they do.
-        """
-        if unknown := sorted(set(metrics) - set(KNOWN)):
-            raise GradPivotError(
-                f"{unknown[0].upper()} is no score of samples; for a generator ask for UA (the forgotten class is not "
-                f"recognised) and RA (the others are)"
-            )
+        return self._scorer.sizes(self._split)
 
     def look(self, model: nn.Module, metrics: Collection[str], *, quick: bool = False) -> Seen:
-        """UA and RA of the model's samples; both come from one look, whatever is asked for.
+        """The scores that a search may ask for; all come from one look, whatever is asked for.
 
         Args:
             model: In any mode.
@@ -68,9 +54,11 @@ class SampleLooker:
         """
         if not metrics:
             return Seen()
-        self.spent += FORWARD * self._examination.passes / self._plain
+        self.spent += FORWARD * self._scorer.passes(self._split) / self._plain
+        known = self._scorer.steerable
         try:
-            scores = self._examination.of(model).scores
+            scores = self._scorer.scores(model, self._split)
         except NonFiniteError:
-            return Seen(ua=0.0, ra=0.0)
-        return Seen(ua=scores.ua, ra=scores.ra)
+            worst = Seen.of_nothing()
+            return Seen(**{name: getattr(worst, name) for name in known})
+        return Seen(**{name: float(getattr(scores, name)) for name in known})

@@ -140,6 +140,8 @@ class UnlearnOptions(ProblemOptions):
     """Forget until this holds, and no more: UA, MIA, RA, TA or AUC in percent, for example "UA>=95" (sets CUP's γ)."""
     keep: str | None = None
     """While this holds, for example "RA>=99, TA>=97"; if both cannot be had, the exit status is 4."""
+    classifier: Path | None = None
+    """Weights of the classifier that judges a generator's samples; trained, and kept in the folder, if not given."""
 
     out: Path = Path("runs/unlearn")
     """The run's folder."""
@@ -210,6 +212,6 @@ class TraceOptions(ProblemOptions):
     reference: bool = True
     """Train a retrained reference for Δ (--no-reference to leave it out)."""
     pick: str | None = None
-    """Print the point that meets a condition in percent, for example "UA>=95, TA>=97"."""
+    """Print the point that meets a condition in percent, for example "UA>=95, TA>=97", and keep its model."""
     best: str = "RA"
     """Which score decides among the points that meet it."""
