@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from gradpivot.dial.steering import asked_degree
+from gradpivot.dial.ramp import asked_degree
 from gradpivot.experiments.problem import find_problem
 from gradpivot.experiments.recipes.reading import load_recipe
 from gradpivot.results._estimate import spearman

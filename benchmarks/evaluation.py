@@ -1,8 +1,8 @@
-"""Scoring an unlearned ResNet-18: one pass through a folded, channels-last copy against the usual way.
+"""Scoring an unlearned ResNet-18: one pass for all metrics, channels last, against the usual way.
 
 The usual way: a pass over each set for its accuracy and another for the membership attack, images as they are stored
-(NCHW), BatchNorm as it is, batches of 256, and scikit-learn's SVC on all points. Claim: ours takes at most half of it,
-and gives the same numbers. Both are timed here in turn, with the parts of ours one by one.
+(NCHW), batches of 256, and scikit-learn's SVC on all points. Claim: ours takes at most half of it, and gives the same
+numbers. Both are timed here in turn.
 
     python benchmarks/evaluation.py [--samples 300] [--repeats 3] [--threads 2] [--json]
 
@@ -29,7 +29,6 @@ from torch.utils.data import TensorDataset
 from gradpivot import Classification, ForgetSplit
 from gradpivot.data.order import shuffled
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.classifiers import evaluation
 from gradpivot.evaluate.classifiers.evaluation import evaluate, scored_part
 from gradpivot.experiments.problem import find_problem
 from gradpivot.models.resnet import resnet18
@@ -89,15 +88,6 @@ def ours(model: nn.Module, split: ForgetSplit, samples: int) -> Numbers:
     return {name: scores[name] for name in ("ra", "ua", "ta", "mia_svc")}
 
 
-def unfolded(model: nn.Module, split: ForgetSplit, samples: int) -> Numbers:
-    """Ours without the copy: what one pass for all metrics gives alone."""
-    kept, evaluation.quick_copy = evaluation.quick_copy, lambda *given: None
-    try:
-        return ours(model, split, samples)
-    finally:
-        evaluation.quick_copy = kept
-
-
 def plain(model: nn.Module) -> nn.Module:
     """The same network as people have it: float images in, weights NCHW."""
     model = copy.deepcopy(model).to(memory_format=torch.contiguous_format)
@@ -109,7 +99,6 @@ def measured(samples: int, repeats: int, clock: Callable[[], float]) -> dict[str
     model, split, kind = problem(samples)
     ways = {
         "the usual way": lambda: usual(plain(model), split, samples),
-        "one pass, channels last": lambda: unfolded(model, split, samples),
         "ours": lambda: ours(model, split, samples),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}

@@ -136,7 +136,7 @@ class InlineEngine:
 class Lab:
     """A folder with the problem, its recipe and a store."""
 
-    CELLS, COPIES, Inline = CELLS, COPIES, InlineEngine
+    CELLS, COPIES, PATIENCE, Inline = CELLS, COPIES, PATIENCE, InlineEngine
     wait_for, is_running = staticmethod(wait_for), staticmethod(is_running)
 
     def __init__(self, folder: Path, seeds: int = 1) -> None:

@@ -16,7 +16,7 @@ import yaml
 from gradpivot import __version__
 from gradpivot.cli import main
 from gradpivot.cli.parser import parse
-from gradpivot.dial.steering import asked_degree
+from gradpivot.dial.ramp import asked_degree
 from gradpivot.methods.registry import list_methods
 
 QUICK = ["--classes", "3", "--epochs", "1"]
@@ -340,7 +340,7 @@ def test_a_problem_of_ones_own_by_import_path(tmp_path, monkeypatch):
         (["trace", "--classes", "3", "--pick", "nonsense"], "for example"),
         (["trace", "--classes", "3", "--best", "XX"], "unknown score"),
         (["trace", "retrain", "--classes", "3"], "no knob"),
-        (["trace", "ws", "--classes", "3", "--quick"], "degree of CUP"),
+        (["trace", "ws", "--classes", "3", "--quick"], "not under it"),
         (["trace", "--classes", "3", "--quick", "--values", "0.5"], "finds its points itself"),
         (["trace", "--classes", "3", "--points", "5"], "is for --quick"),
         (["reproduce", "toy", "--seeds", "0"], "give 1 or more"),

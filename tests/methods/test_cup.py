@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from gradpivot import CUP, ForgetSplit, unlearn
-from gradpivot.dial.landing import MAY_COST
-from gradpivot.dial.steering import asked_degree
+from gradpivot.dial.ramp import asked_degree
+from gradpivot.dial.settings import DialSettings
 from gradpivot.errors import GradPivotError
 from gradpivot.tasks.classification import Classification
 from gradpivot.testing.contract import MethodContract
 from gradpivot.testing.problems import blobs, trained
+
+MAY_COST = DialSettings().retain_budget
 
 
 class TestCUP(MethodContract):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import gradpivot
 from gradpivot.cli import console
 from gradpivot.cli.console import duration, standing
 from gradpivot.errors import GradPivotError
@@ -41,6 +44,32 @@ def test_more_seeds_do_only_what_is_new(lab):
     state = lab.sweep(engine)
     assert (state.before, state.done) == (lab.CELLS, 2 * lab.CELLS)
     assert {job.seed for job in engine.seen} == {1}
+
+
+def test_runs_survive_tidying_of_our_source(lab, tmp_path, monkeypatch):
+    """With a file moved and every docstring and comment edited nothing reruns; with another number all of it does."""
+    package = tmp_path / "source" / "gradpivot"
+    shutil.copytree(
+        Path(gradpivot.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__", "vendor")
+    )
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+
+    def runs_after_a_sweep() -> int:
+        process = lab.cli()
+        _, told = process.communicate(timeout=lab.PATIENCE)
+        assert process.returncode == 0, told
+        return len(lab.pids())
+
+    assert runs_after_a_sweep() == lab.COPIES
+    moved = next(package.rglob("objectives.py"))
+    old = ".".join(moved.relative_to(package.parent).with_suffix("").parts)
+    moved = moved.rename(package / "models" / "losses.py")
+    for path in package.rglob("*.py"):
+        text = path.read_text().replace(old, "gradpivot.models.losses")
+        path.write_text(text.replace('"""', '"""Tidied. ', 1) + "# Tidied.\n")
+    assert runs_after_a_sweep() == lab.COPIES
+    moved.write_text(f"{moved.read_text()}EXTRA = 1 + 1\n")
+    assert runs_after_a_sweep() == 2 * lab.COPIES
 
 
 def test_damaged_files_are_named_and_done_again_with_the_same_numbers(lab, expected):

@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gradpivot import CUP, WS, ForgetSplit, score, trace, unlearn
-from gradpivot.dial.steering import asked_degree
+from gradpivot.dial.ramp import asked_degree
 from gradpivot.errors import GradPivotError
 from gradpivot.runs.run import Prepared, Running
 from gradpivot.targets import quick as lines
@@ -139,9 +139,9 @@ def test_it_stops_where_there_is_nothing_in_between():
 
 
 def test_what_it_refuses():
-    with pytest.raises(GradPivotError, match="degree of CUP"):
+    with pytest.raises(GradPivotError, match="not under it"):
         continuation(Prepared.of(trained(), split(), WS()))
-    with pytest.raises(GradPivotError, match="degree of CUP"):
+    with pytest.raises(GradPivotError, match="not under it"):
         continuation(Prepared.of(trained(), split(), CUP(dial="angle")))
     with pytest.raises(GradPivotError, match="2 or more"):
         continuation(Prepared.of(trained(), split(), CUP()), points=1)

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from gradpivot import CUP, WS
-from gradpivot.dial.steering import asked_degree
+from gradpivot.dial.ramp import asked_degree
 from gradpivot.loop.outcome import Outcome
 from gradpivot.targets.conditions import Seen, Targets
 from gradpivot.targets.search import BUDGET, MOST_RUNS, Search

@@ -144,7 +144,7 @@ def trace(
     prepared = Prepared.of(model, split, method, running)
     reference = _reference(reference, split, prepared)
     found: dict[str, Any]
-    with shown_progress(progress, f"{method.title} over {method.knob}") as report:
+    with shown_progress(progress, f"{method.title} over {method.walked}") as report:
         if quick:
             line = continuation(prepared, points=POINTS if points is None else points, progress=report)
             found = line._asdict()
@@ -157,7 +157,7 @@ def trace(
     return Trace(
         name=method.title,
         method=method.name,
-        knob=method.knob,
+        knob=method.walked,
         points=_points(found["results"], shares),
         reference=reference,
         kind=prepared.split.kind,
@@ -192,7 +192,7 @@ def _reference(reference: Scored | Result | None, given: ForgetSplit, prepared: 
 def _runs(prepared: Prepared, methods: list[Method], report: Progress | None) -> tuple[Result, ...]:
     results = []
     for number, chosen in enumerate(methods, 1):
-        results.append(replace(prepared, method=chosen).run())
+        results.append(Prepared.of(prepared.model, prepared.split, chosen, prepared.running).run())
         if report:
             report(number, len(methods))
     return tuple(results)
@@ -222,14 +222,14 @@ def over_knob(
     Raises:
         GradPivotError: if it has no knob, another one, or there is no value.
     """
-    if method.knob is None:
+    if method.walked is None:
         raise GradPivotError(f"{method.title} has no knob to trace; run unlearn() once instead")
-    if gammas is not None and (values is not None or method.knob != "gamma"):
-        raise GradPivotError(f"{method.title} is traced over {method.knob}; give values=…, not gammas")
+    if gammas is not None and (values is not None or method.walked != "gamma"):
+        raise GradPivotError(f"{method.title} is traced over {method.walked}; give values=…, not gammas")
     chosen = values if gammas is None else gammas
     if chosen is None:
-        chosen = GAMMAS if method.knob == "gamma" else type(method).paper_space[method.knob]
-    methods = [replace(method, **{method.knob: value}) for value in chosen]
+        chosen = GAMMAS if method.walked == "gamma" else type(method).paper_space[method.walked]
+    methods = [replace(method, **{method.walked: value}) for value in chosen]
     if not methods:
-        raise GradPivotError(f"there is no {method.knob} to trace; give at least one value")
+        raise GradPivotError(f"there is no {method.walked} to trace; give at least one value")
     return methods

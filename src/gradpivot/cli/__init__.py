@@ -1,6 +1,5 @@
 """The command line: ``gradpivot COMMAND``. Starts without torch; commands import it when they need it."""
 
 from gradpivot.cli.main import main
-from gradpivot.cli.parser import parse
 
-__all__ = ["main", "parse"]
+__all__ = ["main"]

@@ -63,14 +63,14 @@ def _(chosen: options.TraceOptions) -> int:
     if chosen.quick:
         return _quick_trace(chosen, problem, split, model)
     method = chosen.method
-    with bar(f"{method.title} over {method.knob}", wants_bars(chosen.json)) as report:
+    with bar(f"{method.title} over {method.walked}", wants_bars(chosen.json)) as report:
         comparison = run_study(
             problem,
             split,
             {method.title: over_knob(method, values=chosen.values or None)},
             seed=chosen.seed,
             folder=chosen.out,
-            title=f"{problem.name}: {method.title} over {method.knob}",
+            title=f"{problem.name}: {method.title} over {method.walked}",
             report=counted(report),
             provenance={
                 "command": f"gradpivot trace {method.name}, with {split.facts()['kind']} forgetting",
@@ -184,7 +184,7 @@ def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSp
     prepared = problem.prepared(model, split, chosen.method, seed=chosen.seed, **_computed(chosen))
     # The reference and the line are scored on the same data.
     split, method = prepared.split, prepared.method
-    title = f"{problem.name}: {method.title} over {method.knob}, one run"
+    title = f"{problem.name}: {method.title} over {method.walked}, one run"
     beside = run_study(
         problem,
         split,

@@ -1,13 +1,5 @@
-from .goal import Goal as Goal, Misclassified as Misclassified, Unseen as Unseen
-from .landing import Landing as Landing
+from .dial import Dial as Dial, Steerable as Steerable
+from .goal import goal_name as goal_name, suited_objective as suited_objective
+from .ramp import asked_degree as asked_degree, gamma_for as gamma_for
 from .segment import Segment as Segment
-from .steering import (
-    LAG as LAG,
-    LONGEST_MOVE as LONGEST_MOVE,
-    SOFTEST as SOFTEST,
-    Change as Change,
-    Course as Course,
-    StepLength as StepLength,
-    asked_degree as asked_degree,
-    gamma_for as gamma_for,
-)
+from .settings import SUITED as SUITED, DialSettings as DialSettings

@@ -41,7 +41,7 @@ from gradpivot.loop.normalisation import (
     statistics_kept,
 )
 from gradpivot.loop.optimizers import Recipe
-from gradpivot.loop.outcome import Diverged, ModelFactory, Outcome, RunnableMethod
+from gradpivot.loop.outcome import Diverged, ModelFactory, Outcome, RunnableMethod, Stateful
 from gradpivot.loop.precision import Passes
 from gradpivot.loop.saliency import saliency_mask
 from gradpivot.loop.stepping import Stepping
@@ -81,6 +81,7 @@ class Loop(Stepping):
     compile: bool = False
     _keeper: Checkpoint | None = field(default=None, init=False)
     _note: str | None = field(default=None, init=False)
+    _attached: Stateful | None = field(default=None, init=False)
 
     def run(
         self, method: RunnableMethod, model: nn.Module, task: Task, split: ForgetSplit, *, key: str = ""
@@ -98,7 +99,7 @@ class Loop(Stepping):
         working = copy.deepcopy(model)
         modes = [module.training for module in model.modules()]
         self._history, self._step = History(), 0
-        self._seen_alike, self._note = False, None
+        self._seen_alike, self._note, self._attached = False, None, None
         self._descent, self._move, self._mask = None, None, None
         self._keeper = Checkpoint(self.checkpoint, key, self.checkpoint_seconds) if self.checkpoint else None
         self._passes = Passes(working, self.precision, self.compile)
@@ -126,6 +127,10 @@ class Loop(Stepping):
     def note(self, told: str) -> None:
         """Have people told why a run is not what they would expect."""
         self._note = told
+
+    def attach(self, part: Stateful) -> None:
+        """Checkpoint a part of the method's own with the run; call it before the first batch."""
+        self._attached = part
 
     def initialise(self, model: nn.Module) -> None:
         """Give ``model`` new random weights that depend on the seed only."""
@@ -274,6 +279,8 @@ class Loop(Stepping):
             self._descent.load_state_dict(state["descent"])
             self._history, self._step = History(state["history"]), state["step"]
             self._passes.load_state_dict(state["passes"])
+            if self._attached is not None:
+                self._attached.load_state_dict(state["attached"])
         self._report(self._step, plan.total)
 
     def _advance(self, total: int, model: nn.Module) -> None:
@@ -293,6 +300,7 @@ class Loop(Stepping):
             "history": self._history.rows,
             "step": self._step,
             "passes": self._passes.state_dict(),
+            "attached": None if self._attached is None else self._attached.state_dict(),
         }
 
     def _mask_if_asked(

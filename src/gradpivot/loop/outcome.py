@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gradpivot.loop.loop import Loop
     from gradpivot.tasks import Task
 
-__all__ = ["Diverged", "ModelFactory", "Moved", "Outcome", "Progress", "RunnableMethod"]
+__all__ = ["Diverged", "ModelFactory", "Moved", "Outcome", "Progress", "RunnableMethod", "Stateful"]
 
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all)."""
@@ -26,6 +26,18 @@ class RunnableMethod(Protocol):
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Change ``model`` in place."""
+        ...
+
+
+class Stateful(Protocol):
+    """A part of a method whose state belongs into a checkpoint."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next step depends on: numbers, strings, tensors and containers of these."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`state_dict`."""
         ...
 
 

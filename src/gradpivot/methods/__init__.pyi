@@ -12,4 +12,5 @@ from .retrain import Retrain as Retrain
 from .rl import RL as RL
 from .sa import SA as SA
 from .salun import SalUn as SalUn
+from .steerable import SteerableDescent as SteerableDescent
 from .ws import WS as WS

@@ -128,6 +128,16 @@ class Method(ABC):
                 raise GradPivotError(f"{cls.title} has no setting {name!r}{hint}")
         return cls(**settings)
 
+    @property
+    def is_dialled(self) -> bool:
+        """Whether a run is steered to a degree of forgetting (:mod:`gradpivot.dial`)."""
+        return False
+
+    @property
+    def walked(self) -> str | None:
+        """The field that walks the frontier of a method with these settings."""
+        return self.knob
+
     def looks_at_unseen(self, kind: str, task: Task) -> bool:
         """Whether it steers by validation data, on a split of that kind; final scores are never on them."""
         return False
@@ -142,7 +152,7 @@ class Method(ABC):
         changed = [
             f"{f.name}={getattr(self, f.name)}"
             for f in dataclasses.fields(self)
-            if f.name == self.knob or getattr(self, f.name) != f.default
+            if f.name == self.walked or getattr(self, f.name) != f.default
         ]
         return f"{self.title}({', '.join(changed)})"
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gradpivot.geometry import Gram, LossWeighted, Weights
 from gradpivot.methods.method import ForgettingDescent
+from gradpivot.methods.steerable import SteerableDescent
 from gradpivot.tasks import objective
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
     from gradpivot.geometry import Weighting
     from gradpivot.loop import Loop
-    from gradpivot.tasks import Task
+    from gradpivot.tasks import Objective, Task
 
 __all__ = ["LossWeightedDescent", "WeightedDescent"]
 
@@ -32,18 +34,12 @@ class WeightedDescent(ForgettingDescent):
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Two gradients, their Gram matrix to two weights, one step."""
-        forgetting, weighting = objective(self.objective), self.weighting()
-        for batch in loop.paired_batches(model, task, split, self):
-            gradients = loop.gradients(
-                forget=partial(task.forget_loss, model, batch.forget, forgetting),
-                retain=partial(task.retain_loss, model, batch.retain),
-            )
-            loop.step(gradients, weighting(gradients.gram))
+        _descend(self, self.weighting(), objective(self.objective), model, task, split, loop)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossWeightedDescent(WeightedDescent):
-    """A weighting of the gradients of w_f·L_f and w_r·L_r.
+class LossWeightedDescent(SteerableDescent):
+    """A weighting of the gradients of w_f·L_f and w_r·L_r; under the dial, of these times i and 1 − i.
 
     Attributes:
         forget_weight: w_f.
@@ -63,3 +59,44 @@ class LossWeightedDescent(WeightedDescent):
         super().__post_init__()
         self._check("forget_weight", least=0)
         self._check("retain_weight", least=0)
+
+    @abstractmethod
+    def weighting(self) -> Weighting:
+        """The rule from the Gram matrix of f and r to their weights. Pure: what it kept would be lost on resuming."""
+
+    def descend(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Two gradients, their Gram matrix to two weights, one step."""
+        from gradpivot.dial import suited_objective
+
+        forgetting = suited_objective(self.objective, "class", task)
+        _descend(self, self.weighting(), forgetting, model, task, split, loop)
+
+    def steered(self, gram: Gram, intensity: float) -> Weights:
+        """The rule on |i|·f and (1 − |i|)·r; a negative intensity gives back, with −f instead of f."""
+        if intensity == 0:
+            return Weights(0.0, 1.0)
+        sign = 1.0 if intensity > 0 else -1.0
+        rule = LossWeighted(self._rule, abs(intensity), 1 - abs(intensity))
+        forget, retain = rule(Gram(gram.ff, gram.rr, sign * gram.fr))
+        return Weights(sign * forget, retain)
+
+    @cached_property
+    def _rule(self) -> Weighting:
+        return self.weighting()
+
+
+def _descend(
+    method: ForgettingDescent,
+    weighting: Weighting,
+    forgetting: Objective,
+    model: nn.Module,
+    task: Task,
+    split: ForgetSplit,
+    loop: Loop,
+) -> None:
+    for batch in loop.paired_batches(model, task, split, method):
+        gradients = loop.gradients(
+            forget=partial(task.forget_loss, model, batch.forget, forgetting),
+            retain=partial(task.retain_loss, model, batch.retain),
+        )
+        loop.step(gradients, weighting(gradients.gram))

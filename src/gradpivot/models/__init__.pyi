@@ -1,5 +1,6 @@
 from .checkpoints.foreign import load_foreign as load_foreign
 from .checkpoints.weights import (
+    class_name as class_name,
     constants as constants,
     load_weights as load_weights,
     save_weights as save_weights,

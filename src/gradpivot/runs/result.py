@@ -127,7 +127,7 @@ class Result:
                 f"{self.method.label} has no scores to compare: {self.scores}; judge its samples by a scorer"
             )
         settings = self.method.to_dict()
-        knob = settings.get(self.method.knob) if self.method.knob else None
+        knob = settings.get(self.method.walked) if self.method.walked else None
         return Point(
             label=self.method.label,
             settings=settings,

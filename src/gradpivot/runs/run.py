@@ -17,7 +17,7 @@ from gradpivot.errors import NonFiniteError
 from gradpivot.evaluate import Examined, Scored, Scorer, scorer_of
 from gradpivot.loop import Loop, Outcome, Progress, recalibrate_over
 from gradpivot.methods import Method
-from gradpivot.models import structure, weights_digest
+from gradpivot.models import class_name, structure, weights_digest
 from gradpivot.runs.checks import check_run
 from gradpivot.runs.keys import record_key
 from gradpivot.runs.result import Result
@@ -36,7 +36,7 @@ def _told(task: Task) -> Any:
 
     Of anything else, such as an adapter, its name: what is printed of it may be another one in each process.
     """
-    kind = f"{type(task).__module__}.{type(task).__qualname__}"
+    kind = class_name(task)
     if not is_dataclass(task):
         return kind
     values = {f.name: getattr(task, f.name) for f in fields(task)}

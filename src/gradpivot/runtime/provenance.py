@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import platform
+import re
+from collections import Counter
+from collections.abc import Iterator, Set
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -13,18 +17,20 @@ from typing import Any
 
 from gradpivot import __version__
 
-__all__ = ["code_digest", "environment"]
+__all__ = ["code_digest", "environment", "source_digest"]
 
 _PACKAGES = (
     "torch", "numpy", "scikit-learn", "diffusers", "moocore", "safetensors", "torchjd", "quadprog", "cvxpy",
 )  # fmt: skip
-# What only reads, shows, fetches or hands out decides no number; the data's content has a digest of its own.
-_DECIDES_NOTHING = (
-    "cli", "report", "frontier", "sweep", "testing", "progress.py", "run_folder.py", "torchrun.py", "atomic.py",
-    "data/archive.py", "data/cache.py", "data/catalogue.py", "data/fetch.py", "data/getting.py", "data/pickled.py",
-    "data/png.py",
-)  # fmt: skip
-_DECIDES_ALL_THE_SAME = ("sweep/original.py", "sweep/work.py")
+# Folders and files, wherever they stand, that only read, show, fetch or schedule. All others compute numbers.
+# The content of data has a digest of its own.
+COMPUTES_NOTHING = frozenset((
+    "cli", "results", "report", "sweep", "testing",
+    "atomic", "progress", "provenance", "folder", "download", "pickled", "png",
+))  # fmt: skip
+COMPUTES_ALL_THE_SAME = frozenset(("work",))
+"""Files in those folders that compute."""
+_OWN_PATH = re.compile(r"\bgradpivot\.[\w.]*")
 
 
 def environment(device: str = "cpu") -> dict[str, Any]:
@@ -46,15 +52,86 @@ def environment(device: str = "cpu") -> dict[str, Any]:
 
 @cache
 def code_digest() -> str:
-    """12 hexadecimal digits over the source that decides numbers: between releases the version stays the same."""
-    package = Path(__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        part = path.relative_to(package).as_posix()
-        idle = part in _DECIDES_NOTHING or part.split("/")[0] in _DECIDES_NOTHING
-        if not idle or part in _DECIDES_ALL_THE_SAME:
-            digest.update(f"{part}\0".encode() + path.read_bytes())
-    return digest.hexdigest()[:12]
+    """12 hexadecimal digits over the source that computes numbers: between releases the version stays the same."""
+    import gradpivot
+
+    return source_digest(Path(gradpivot.__file__).parent)
+
+
+def source_digest(package: Path) -> str:
+    """12 hexadecimal digits over what the modules of ``package`` compute.
+
+    The syntax trees are hashed. Moving a file, or editing comments, docstrings, error messages, layout and the order of
+    imports, changes nothing. Renaming a function does: one rerun too many is better than a stale result.
+    """
+    trees = [ast.parse(path.read_bytes()) for path in package.rglob("*.py") if computes(path, package)]
+    defined = Counter(name for tree in trees for name in _defined(tree))
+    ambiguous = {name for name, count in defined.items() if count > 1}
+    digests = sorted(hashlib.sha256(_plain(tree, ambiguous).encode()).digest() for tree in trees)
+    return hashlib.sha256(b"".join(digests)).hexdigest()[:12]
+
+
+def computes(path: Path, package: Path) -> bool:
+    """Whether a module computes numbers; an ``__init__`` only exports names."""
+    *folders, file = (part.lstrip("_") for part in path.relative_to(package).with_suffix("").parts)
+    if path.stem.startswith("__"):
+        return False
+    return file in COMPUTES_ALL_THE_SAME or COMPUTES_NOTHING.isdisjoint((*folders, file))
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    """The names that a module defines."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def _plain(node: object, ambiguous: Set[str]) -> str:
+    """A syntax tree as text, the same in every Python version, without what computes nothing."""
+    if isinstance(node, ast.AST):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            node.exc.args = [part for part in node.exc.args if not _is_text(part)]
+        fields = [
+            f"{name}={_plain(value, ambiguous)}"
+            for name, value in ast.iter_fields(node)
+            if name != "ctx" and value not in (None, [])
+        ]
+        return f"{type(node).__name__}({','.join(fields)})"
+    if isinstance(node, list):
+        kept = [part for part in node if not _is_idle(part)]
+        imports = {name for part in kept for name in _imported(part, ambiguous)}
+        others = [part for part in kept if not isinstance(part, ast.Import | ast.ImportFrom)]
+        return f"[{','.join((*sorted(imports), *(_plain(part, ambiguous) for part in others)))}]"
+    return repr(_OWN_PATH.sub("gradpivot", node) if isinstance(node, str) else node)
+
+
+def _is_idle(node: object) -> bool:
+    """Docstrings, ``...``, ``pass``, ``__all__`` and what only a type checker reads."""
+    match node:
+        case ast.Pass() | ast.Expr(ast.Constant()) | ast.Assign([ast.Name("__all__")]):
+            return True
+        case ast.If(ast.Name("TYPE_CHECKING"), _, []) | ast.ImportFrom("__future__" | "typing"):
+            return True
+    return False
+
+
+def _imported(node: object, ambiguous: Set[str]) -> Iterator[str]:
+    """What an import binds. Of our own modules the name is enough, unless two of them define it."""
+    if not isinstance(node, ast.Import | ast.ImportFrom):
+        return
+    home = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+    for alias in node.names:
+        if f"{home}.".startswith("gradpivot."):
+            place = home.rpartition(".")[2] if alias.name in ambiguous else "gradpivot"
+        else:
+            place = home
+        yield f"import {place} {alias.name} {alias.asname}"
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 @cache

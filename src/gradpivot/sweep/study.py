@@ -102,7 +102,7 @@ def run_study(
             Frontier(
                 name=name,
                 method=methods[0].name,
-                knob=methods[0].knob,
+                knob=methods[0].walked,
                 points=points,
                 reference=retrained.scores if retrained else None,
                 kind=split.kind,

@@ -239,7 +239,7 @@ def telemetry(history: Mapping[str, Sequence[Any]]) -> dict[str, float]:
     """Steps, and on which share of them the gradients conflicted and the optimiser's step raised a loss.
 
     ``raised_`` is to first order; ``rose_`` is what a run saw that looked at its losses again, and ``taken_back`` is
-    the share of steps that it undid.
+    the share of steps that it undid. A run under the dial also has the degree it started at, was asked for and reached.
     """
     told: dict[str, float] = {"steps": len(history.get("step", ()))}
     shares = {"conflict": "cosine", "raised_forget": "delta_forget", "raised_retain": "delta_retain"}
@@ -251,6 +251,9 @@ def telemetry(history: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         for name, changes in zip(("rose_forget", "rose_retain"), really_changed(history), strict=True):
             told[name] = sum(change > 0 for change in changes) / max(len(changes), 1)
         told["taken_back"] = sum(history["taken_back"]) / max(len(history["taken_back"]), 1)
+    for name in ("start", "asked", "reached"):
+        if history.get(name):
+            told[name] = history[name][-1]
     return told
 
 

@@ -218,7 +218,7 @@ def _row(
 
 
 def _intensity(candidate: Result) -> float:
-    knob = getattr(candidate.method, candidate.method.knob) if candidate.method.knob else None
+    knob = getattr(candidate.method, candidate.method.walked) if candidate.method.walked else None
     return float(knob) if isinstance(knob, int | float) else math.inf
 
 

@@ -1,9 +1,9 @@
 r"""The frontier of one run: points on the line from the original to a model that has forgotten all that γ asks for.
 
-CUP at γ = 1 gives θ₁; between the original θ₀ and it lies, for forward passes alone, everything from "nothing
-forgotten" to "all of it" (:mod:`gradpivot.dial.segment`). Points are put where the frontier moves most: the widest gap
-between neighbours in RA or in the degree of forgetting (UA for a class, the doubt for records, of which a few samples
-have next to no UA) is halved, again and again.
+A method under the dial at γ = 1 gives θ₁; between the original θ₀ and it lies, for forward passes alone, everything
+from "nothing forgotten" to "all of it" (:mod:`gradpivot.dial.segment`). Points are put where the frontier moves most:
+the widest gap between neighbours in RA or in the degree of forgetting (UA for a class, the doubt for records, of
+which a few samples have next to no UA) is halved, again and again.
 
 Twenty runs give twenty models, each the end of a path of its own; here all lie on one line. What that loses is
 measured in ``benchmarks/frontier.py`` and told in ``docs/frontier.md``.
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradpivot.dial import Segment, gamma_for
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import predictions
-from gradpivot.methods import CUP
+from gradpivot.methods import SteerableDescent
 from gradpivot.runs import Prepared, Result, Running
 from gradpivot.runtime import evaluating
 from gradpivot.targets.looking import FORWARD
@@ -87,10 +87,10 @@ class Continuation(NamedTuple):
 def continuation(
     prepared: Prepared, *, points: int = POINTS, progress: Progress | None = None
 ) -> Continuation:
-    """Run CUP once, to γ = 1, and score models on the line to it.
+    """Run a method once, to γ = 1, and score models on the line to it.
 
     Args:
-        prepared: A run of CUP; its γ does not matter.
+        prepared: A run of a method under the dial; its γ does not matter.
         points: How many, the original and the run included; fewer if there is nothing more to tell apart.
         progress: Called with (points done, points in all).
 
@@ -158,7 +158,7 @@ class _Line:
         self,
         start: nn.Module,
         run: Result,
-        method: CUP,
+        method: SteerableDescent,
         original: Scored,
         scored: Callable[[nn.Module], Scored],
         degree: Degree,
@@ -240,23 +240,23 @@ def _share(reached: float, start: float, most: float) -> float:
     return (reached - start) / (most - start) if most > start else 0.0
 
 
-def to_the_end(method: Method, points: int | None = None) -> CUP:
+def to_the_end(method: Method, points: int | None = None) -> SteerableDescent:
     """The method at γ = 1.
 
     Raises:
-        GradPivotError: for another method than CUP by degrees, or fewer than two points.
+        GradPivotError: for a method that is not under the dial, or fewer than two points.
     """
-    if not isinstance(method, CUP) or method.dial != "degree":
+    if not isinstance(method, SteerableDescent) or not method.is_dialled:
         raise GradPivotError(
-            f"a quick trace follows the degree of CUP, and the method is {method.label}; use CUP() with dial='degree', "
-            f"or a plain trace"
+            f"a quick trace follows the dial, and {method.label} is not under it; use CUP(), or WS and others with "
+            f"gamma=1, or a plain trace"
         )
     if points is not None and points < 2:
         raise GradPivotError(f"a quick trace of {points} points has no line; ask for 2 or more")
     return replace(method, gamma=1.0)
 
 
-def _scoring(prepared: Prepared, method: CUP) -> float:
+def _scoring(prepared: Prepared, method: SteerableDescent) -> float:
     """Scoring a model, in plain runs."""
     split = prepared.split
     passes = prepared.scorer.passes(split)

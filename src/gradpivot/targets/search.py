@@ -1,6 +1,6 @@
 r"""The closed loop: from conditions on scores to weights that meet them, or to what stands in the way.
 
-1. CUP runs towards the degree of forgetting that ``until`` asks for, a little beyond it.
+1. A method under the dial runs towards the degree of forgetting that ``until`` asks for, a little beyond it.
 2. Forward passes along the line θ₀ + s(θ₁ − θ₀) find the smallest share s at which all of ``until`` holds. What is
    forgotten beyond that would only cost what should be kept.
 3. If ``keep`` fails there, a shorter run begins at that point, holds the degree and repairs; then 2. again.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.dial import Segment, gamma_for
-from gradpivot.methods import CUP
+from gradpivot.methods import SteerableDescent
 from gradpivot.targets.conditions import Seen, Targets, shortfall, worst
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Search:
 
     Args:
         model: The original; it is not changed.
-        method: What to run. CUP's γ is set to what the targets ask for; another method runs once as it is.
+        method: What to run. Under the dial its γ is set to what the targets ask for; another method runs once as it is.
         targets: What was asked for.
         looker: Scores models.
         run: Makes a run.
@@ -193,7 +193,7 @@ class Search:
 
     @property
     def _can_aim(self) -> bool:
-        return isinstance(self._method, CUP) and self._method.dial == "degree"
+        return self._method.is_dialled
 
     def _next_method(self, place: Place, reached: bool) -> Method | None:
         """The run that comes next, as long as the budget allows one."""
@@ -201,7 +201,7 @@ class Search:
             return self._method
         if len(self._tries) == MOST_RUNS or not self._can_aim:
             return None
-        assert isinstance(self._method, CUP)
+        assert isinstance(self._method, SteerableDescent)
         # What a condition takes is paid for; what it may cost is for ``keep`` to say.
         whole = 1.0 if self._method.budget is None else self._method.budget
         # A condition may ask for more than never-seen data show, and UA is the degree of misclassification.
@@ -368,7 +368,7 @@ def _length(method: Method) -> float:
     return float(epochs if iterations is None else iterations)
 
 
-def _shortened(method: CUP, share: float) -> CUP | None:
+def _shortened(method: SteerableDescent, share: float) -> Method | None:
     """The method with so much of its length, or None if that is no whole epoch or iteration."""
     length = int(share * _length(method))
     if length < 1:

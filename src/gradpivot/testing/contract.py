@@ -180,7 +180,7 @@ class MethodContract:
 
     def test_configuration_round_trips(self) -> None:
         """Through JSON and through the command line."""
-        from gradpivot.cli import parse
+        from gradpivot.cli.parser import parse
 
         as_json = json.loads(json.dumps(self.method.to_dict()))
         assert make_method(as_json) == self.method

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import http.client
 import os
 import ssl
@@ -127,8 +128,16 @@ def test_a_silent_server_is_given_up(wanted, server, tmp_path, monkeypatch):
         download(wanted, tmp_path)
 
 
+def test_a_packed_file_stays_packed(server, tmp_path):
+    """Some servers call the packing of a .gz file an encoding, which a client would undo."""
+    packed = gzip.compress(CONTENT)
+    server.files["file.gz"], server.encoding = packed, "gzip"
+    wanted = Download(f"{server.url}/file.gz", digest(packed), 2_000_000)
+    assert download(wanted, tmp_path).read_bytes() == packed
+
+
 def test_nobody_there(tmp_path):
-    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1 cannot be reached"):
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1 cannot be reached \(Connection refused\)$"):
         download(Download("http://127.0.0.1:1/file.bin", "md5:0", 1), tmp_path)
 
 

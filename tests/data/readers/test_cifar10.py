@@ -37,7 +37,7 @@ def test_damaged_forms_are_refused(cifar):
         ({"test_lables.json": b"[1, 2]"}, "does not hold 6 whole numbers"),
         ({"test_lables.json": b"[" * 100_000}, "damaged"),
         ({"test_lables.json": b'["a"]'}, "does not hold 6 whole numbers"),
-        ({"test_batch.png": sheets["data_batch_1.png"]}, "not an 8-bit RGB image of 1024×6"),
+        ({"test_batch.png": sheets["data_batch_1.png"]}, "not an RGB image of 1024×6"),
     ):
         with pytest.raises(GradPivotError, match=says):
             decode(sheets | change)

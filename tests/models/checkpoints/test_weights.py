@@ -12,7 +12,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.loop.checkpoint import Checkpoint
 from gradpivot.models.checkpoints import weights
 from gradpivot.models.checkpoints.foreign import load_foreign
-from gradpivot.models.checkpoints.weights import (  # fmt: skip
+from gradpivot.models.checkpoints.weights import (
     check_constants,
     constants,
     load_weights,
@@ -21,7 +21,7 @@ from gradpivot.models.checkpoints.weights import (  # fmt: skip
     weights_digest,
 )
 from gradpivot.models.pixels import OnPixels, Pixels
-from gradpivot.testing.problems import trained
+from gradpivot.testing.problems import TinyNet, trained
 
 
 def test_round_trip_with_facts(tmp_path):
@@ -135,6 +135,14 @@ def test_the_structure_tells_networks_of_the_same_weights_apart(other):
     other.load_state_dict(plain.state_dict())
     assert structure(other) != structure(plain)
     assert structure(plain) == structure(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+
+
+def test_a_network_of_ours_keeps_its_structure_when_its_file_is_moved(monkeypatch):
+    before = structure(TinyNet())
+    monkeypatch.setattr(TinyNet, "__module__", "gradpivot.elsewhere")
+    assert structure(TinyNet()) == before
+    monkeypatch.setattr(TinyNet, "__module__", "theirs")
+    assert structure(TinyNet()) != before
 
 
 @pytest.mark.parametrize("theirs", ["not JSON", "[1, 2]", "{}"])

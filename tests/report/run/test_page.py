@@ -51,7 +51,8 @@ def read(text: str) -> Reader:
 def own_text(text: str) -> str:
     """The page without the vendored library."""
     return text.replace(
-        resources.files("gradpivot.report").joinpath("vendor/plotly-basic.min.js").read_text("utf-8"), ""
+        resources.files("gradpivot.report").joinpath("common/vendor/plotly-basic.min.js").read_text("utf-8"),
+        "",
     )
 
 
@@ -137,12 +138,12 @@ def test_only_our_scripts_may_run(comparison: Comparison) -> None:
 
 
 def test_inlined_parts_cannot_end_their_element() -> None:
-    for name in ("charts.js", "page.js", "standings.js", "vendor/plotly-basic.min.js"):
+    for name in ("common/charts.js", "run/page.js", "standings/page.js", "common/vendor/plotly-basic.min.js"):
         part = markup.part(name)
         assert "</script" not in part.lower()
         assert "<!--" not in part
         assert "\r" not in part  # the parser would rewrite it, and the hash would no longer match
-    assert "</style" not in markup.part("page.css").lower()
+    assert "</style" not in markup.part("common/page.css").lower()
 
 
 def test_numbers_that_json_does_not_know_become_null(build: Any) -> None:

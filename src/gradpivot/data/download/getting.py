@@ -224,6 +224,6 @@ def _sweep_out(folder: Path) -> None:
     """Remove what a killed process left; parts of downloads stay, to be continued."""
     for path in folder.glob(".package-*"):
         shutil.rmtree(path, ignore_errors=True)
-    for path in folder.glob(".*.*"):
+    for path in (*folder.glob(".*.*"), *folder.glob("tmp*")):
         if path.is_file():
             path.unlink()

@@ -11,7 +11,6 @@ from torch.utils.data import TensorDataset
 
 from gradpivot.data import Loader, cut, shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate.classifiers.folding import may_gain, quick_copy
 from gradpivot.evaluate.classifiers.membership import membership_attack
 from gradpivot.evaluate.scores import Scores
 from gradpivot.models import weights_digest
@@ -27,7 +26,6 @@ __all__ = ["Known", "evaluate", "predictions", "scored_part"]
 # ResNet-18 and ResNet-20 against 16 to 2,048 images (docs/speed.md).
 _NUMBERS = 64 * 3 * 32 * 32
 _BATCH = 512
-_PROBED = 8
 
 
 class SetPredictions(NamedTuple):
@@ -167,7 +165,7 @@ def predictions(
 
 
 class _Passes:
-    """Forward passes of one model, through a copy that computes the same faster if there is one."""
+    """Forward passes of one model."""
 
     def __init__(
         self, model: nn.Module, task: Task, workers: int = 0, replicas: Replicas | None = None
@@ -175,7 +173,6 @@ class _Passes:
         self._model, self._task, self._workers = model, task, workers
         self._replicas = replicas or Replicas.current()
         self._device = next(model.parameters()).device
-        self._quick: nn.Module | None = None
         self._loaders: list[tuple[Any, Loader]] = []
 
     @torch.no_grad()
@@ -184,10 +181,9 @@ class _Passes:
         loader = self._loader_of(dataset)
         confidence, correct = [], []
         with isolated(derive(0, "evaluate")):
-            model = self._quicker(loader, indices)
             order = cut(indices, _batch_size(dataset, self._device))
             for batch in loader.batches(order[slice(*self._replicas.part(len(order))[:2])], epoch=-1):
-                told = self._task.predict(model, batch)
+                told = self._task.predict(self._model, batch)
                 confidence.append(told.confidence.cpu().numpy())
                 correct.append(told.correct.cpu().numpy())
         sides = zip(*self._replicas.gather((confidence, correct)), strict=True)
@@ -205,15 +201,6 @@ class _Passes:
             found = Loader(dataset, self._device, seed=0, workers=self._workers)
             self._loaders.append((dataset, found))
         return found
-
-    def _quicker(self, loader: Loader, indices: np.ndarray) -> nn.Module:
-        if self._quick is None:
-            self._quick = self._model
-            if may_gain(self._model):
-                with isolated(derive(0, "probe")):
-                    probe = next(iter(loader.batches([indices[:_PROBED]], epoch=-1)))
-                    self._quick = quick_copy(self._model, self._task, probe) or self._model
-        return self._quick
 
 
 def _batch_size(dataset: Any, device: torch.device) -> int:

@@ -19,7 +19,15 @@ from torch import nn
 from gradpivot.errors import GradPivotError
 from gradpivot.runtime import replacing
 
-__all__ = ["check_constants", "constants", "load_weights", "save_weights", "structure", "weights_digest"]
+__all__ = [
+    "check_constants",
+    "class_name",
+    "constants",
+    "load_weights",
+    "save_weights",
+    "structure",
+    "weights_digest",
+]
 
 _MOST_CONSTANTS = 64
 """Larger buffers that are not saved are tables a model computes by itself."""
@@ -112,11 +120,18 @@ def structure(model: nn.Module) -> list[tuple[str, ...]]:
     a ``forward`` of somebody's own does is not seen.
     """
     modules = [
-        (name, f"{type(m).__module__}.{type(m).__qualname__}", re.sub(r" at 0x[0-9a-f]+", "", m.extra_repr()))
+        (name, class_name(m), re.sub(r" at 0x[0-9a-f]+", "", m.extra_repr()))
         for name, m in model.named_modules()
     ]
     weights = [(name, str(tuple(t.shape)), str(t.dtype)) for name, t in model.state_dict().items()]
     return [*modules, *weights]
+
+
+def class_name(value: object) -> str:
+    """The class of ``value`` with its module; of our own only the name, so that keys survive a moved file."""
+    kind = type(value)
+    own = kind.__module__.partition(".")[0] == "gradpivot"
+    return f"{'gradpivot' if own else kind.__module__}.{kind.__qualname__}"
 
 
 def weights_digest(model: nn.Module) -> str:

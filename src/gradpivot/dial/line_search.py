@@ -1,8 +1,8 @@
-"""Landing: after a run, the point on the line back to the original at which the forget set is forgotten as asked for.
+"""The line search: after a run, the point on the line to the original at which the forget set is forgotten as asked.
 
-A run steers by batches, which say a share to within a few points; here it is measured on the forget set itself, without
-augmentation, and the weights move along the line between the original's and the run's until it is right. That takes
-forward passes alone.
+A run steers by batches, which tell a share to within a few points. Here it is measured on the forget set itself,
+without augmentation, and the weights move along the line between the original and the run until it is right. That
+takes forward passes alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 from gradpivot.data import shuffled
 from gradpivot.dial.segment import Segment, share_with
-from gradpivot.dial.steering import LEAST_WAY, LOSS_BUDGET, RETAIN_TOLERANCE
+from gradpivot.dial.settings import DialSettings
 from gradpivot.runtime import derive, isolated
 from gradpivot.tasks import loss_unit, predicts
 
@@ -27,25 +27,13 @@ if TYPE_CHECKING:
     from gradpivot.dial.goal import Goal
     from gradpivot.loop import Loop
 
-__all__ = ["Landing"]
+__all__ = ["LineSearch"]
 
-LOOKED_AT = 2000
-"""Samples of each set that are looked at: a share is then right to within a point, whatever the size of the set."""
-NEAR = 0.01
-"""As a share of the way from the start to all of it."""
-BEYOND = (1.1, 1.2, 1.35, 1.5)
-"""How far a run that fell short may be extended along its line, as long as that does no harm."""
-FINE = 4
-"""Looks between two of these."""
-MAY_COST = LOSS_BUDGET + RETAIN_TOLERANCE
-"""What a run may cost in L_r (nats) if the task says nothing else: the budget while it runs, and what a step may raise
-it by."""
-_BATCH = 256
-_FAR = 1e6
-_NEAREST = 0.01
+_UNAFFORDABLE = 1e6
+"""Stands for a rise that is no number."""
 
 
-class Landing:
+class LineSearch:
     """Measures the degree of forgetting of a model, and brings it to the one that was asked for.
 
     Args:
@@ -53,8 +41,9 @@ class Landing:
         goal: What counts as forgotten.
         split: What is forgotten.
         loop: Gives the samples.
-        settle: Called whenever the weights have moved, before they are looked at: BatchNorm's statistics are taken
-            anew where the policy says so, and what they change is then part of what is measured.
+        settle: Called whenever the weights have moved, before they are measured: recomputes BatchNorm's statistics
+            where the policy says so, so that what they change is part of what is measured.
+        settings: The dial's constants.
     """
 
     def __init__(
@@ -64,12 +53,14 @@ class Landing:
         split: ForgetSplit,
         loop: Loop,
         settle: Callable[[], None] | None = None,
+        settings: DialSettings | None = None,
     ) -> None:
         self._model, self._goal, self._loop, self._settle = model, goal, loop, settle
+        self._use = settings or DialSettings()
         self._task = goal.task
         self._data = split.train
-        self._forget = shuffled(split.forget_indices, loop.seed, "landing")[:LOOKED_AT]
-        self._retain = shuffled(split.retain_indices, loop.seed, "landing")[:LOOKED_AT]
+        self._forget = shuffled(split.forget_indices, loop.seed, "landing")[: self._use.search_samples]
+        self._retain = shuffled(split.retain_indices, loop.seed, "landing")[: self._use.search_samples]
         self._segment = Segment(model)
         self.weights_length = math.sqrt(
             math.fsum(
@@ -77,19 +68,19 @@ class Landing:
             )
         )
         """‖θ‖ of the trainable weights before the run."""
-        # Of several processes the first says it: one sample that they round differently would part their courses.
+        # Of several processes the first says it: one sample that they round differently would make them diverge.
         self.start = loop.replicas.from_first(self.degree)
         """The degree of forgetting before the run."""
         self._retain_start = loop.replicas.from_first(self.retain_loss)
         self._unit = loss_unit(goal.task) * goal.share(self.start)
-        self._may_cost = getattr(goal.task, "may_cost", MAY_COST * self._unit)
+        self._may_cost = getattr(goal.task, "may_cost", self._use.retain_budget * self._unit)
         self._budget = self._may_cost
         self._degrees: dict[float, float] = {}
 
     @torch.no_grad()
     def degree(self) -> float:
-        """The mean degree of forgetting of the model as it is, over the forget samples that are looked at."""
-        # What a task draws, such as noise, is the same at every look.
+        """The mean degree of forgetting of the model as it is, over the measured forget samples."""
+        # What a task draws, such as noise, is the same at every measurement.
         with isolated(derive(self._loop.seed, "landing")):
             degrees = [
                 self._goal.degree(self._model, batch).double().sum().item()
@@ -99,7 +90,7 @@ class Landing:
 
     @torch.no_grad()
     def retain_loss(self) -> float:
-        """The mean L_r of the model as it is, over the retain samples that are looked at."""
+        """The mean L_r of the model as it is, over the measured retain samples."""
         with isolated(derive(self._loop.seed, "landing")):
             losses = [
                 len(indices) * self._task.retain_loss(self._model, batch).item()
@@ -107,7 +98,7 @@ class Landing:
             ]
         return float(np.sum(losses) / len(self._retain))
 
-    def at(self, asked: float, *, of_budget: float = 1.0) -> float:
+    def land(self, asked: float, *, budget: float = 1.0) -> float:
         """Move the model to where its degree is ``asked``; the share of the line that it then is on.
 
         It stops short of that where L_r would cost more than it may: what is kept comes first.
@@ -116,9 +107,9 @@ class Landing:
 
         Args:
             asked: The degree of forgetting to land on.
-            of_budget: The share that may be spent of what a run may cost.
+            budget: Fraction of the retain-loss budget that may be spent.
         """
-        self._budget, self._degrees = of_budget * self._may_cost, {}
+        self._budget, self._degrees = budget * self._may_cost, {}
         self._segment.ends_at(self._model)
         share = self._loop.replicas.from_first(lambda: self._affordable(self._share(asked)))
         self._put(share)
@@ -131,7 +122,7 @@ class Landing:
         rise = self._rise(share)
         if rise > math.sqrt(self._budget):
             share, rise = self._cheaper(share, rise)
-        # What is paid for must be had: where nothing more is forgotten, nothing is given for it either.
+        # Don't spend retain loss for no gain.
         return share if rise <= 0 or self._measured(share) > self.start else 0.0
 
     def _cheaper(self, share: float, rise: float) -> tuple[float, float]:
@@ -140,7 +131,7 @@ class Landing:
         # Statistics taken anew may cost something by themselves.
         start = self._rise(0.0) if self._settle else 0.0
         # A little less than it may, so that what is found near there is below, too.
-        aim = 0.95 * most
+        aim = self._use.aim_below * most
         if start >= aim:
             return 0.0, 0.0
         looks: dict[float, float] = {}
@@ -151,7 +142,10 @@ class Landing:
 
         line = (0.0, start), (share, rise)
         share, rise = share_with(rise_at, aim, between=line, tolerance=0.05 * most)
-        while not (affordable := [place for place in looks if looks[place] <= most]) and share > _NEAREST:
+        while (
+            not (affordable := [place for place in looks if looks[place] <= most])
+            and share > self._use.min_share
+        ):
             share = share / 2
             rise_at(share)
         return max((place, looks[place]) for place in affordable) if affordable else (0.0, 0.0)
@@ -163,11 +157,13 @@ class Landing:
         """
         self._put(share)
         rise = self.retain_loss() - self._retain_start
-        return math.copysign(math.sqrt(abs(rise)), rise) if math.isfinite(rise) else _FAR
+        return math.copysign(math.sqrt(abs(rise)), rise) if math.isfinite(rise) else _UNAFFORDABLE
 
     def _share(self, asked: float) -> float:
         one = 1 / len(self._forget) if self._goal.counts else 0.0
-        near = max(NEAR, one) * max(self._goal.most - self.start, LEAST_WAY * self._goal.most)
+        near = max(self._use.search_tolerance, one) * max(
+            self._goal.full - self.start, self._use.min_gap * self._goal.full
+        )
         if asked >= 1:
             # There is nothing beyond all of it that could make up for a sample too few; a degree that is no count may
             # never be quite 1.
@@ -200,15 +196,21 @@ class Landing:
 
         It ends where the degree falls: a line that leads away leads nowhere.
         """
-        bound = self.retain_loss() + RETAIN_TOLERANCE * self._unit
+        bound = self.retain_loss() + self._use.retain_tolerance * self._unit
         seen = [(1.0, reached)]
-        for share in BEYOND if reached > self.start else ():
+        for share in self._use.extrapolation if reached > self.start else ():
             degree = self._measured(share)
             if degree < seen[-1][1] or not self.retain_loss() <= bound:
                 break
             if degree > asked + near:
                 between = seen[-1], (share, degree)
-                return share_with(self._measured, asked, between=between, tolerance=near, looks=FINE)[0]
+                return share_with(
+                    self._measured,
+                    asked,
+                    between=between,
+                    tolerance=near,
+                    looks=self._use.extrapolation_looks,
+                )[0]
             seen.append((share, degree))
             if degree >= asked - near:
                 break
@@ -216,4 +218,4 @@ class Landing:
         return min(seen, key=lambda found: abs(found[1] - asked))[0]
 
     def _passes(self, indices: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
-        return self._loop.pass_over(self._model, self._data, indices, _BATCH)
+        return self._loop.pass_over(self._model, self._data, indices, self._use.search_batch)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from gradpivot import CUP, DCGD, WS, PCGrad
+from gradpivot.errors import GradPivotError
+from gradpivot.geometry.gramian import Gram
+from gradpivot.methods.registry import make_method
+from gradpivot.testing.contract import MethodContract
+
+
+class TestWSUnderTheDial(MethodContract):
+    method = WS(gamma=0.9, lr=0.02, epochs=15)
+
+
+class TestPCGradUnderTheDial(MethodContract):
+    method = PCGrad(gamma=0.9, lr=0.02, epochs=15)
+
+
+class TestDCGDUnderTheDial(MethodContract):
+    method = DCGD(gamma=0.9, lr=0.02, epochs=15)
+
+
+norms = st.floats(1e-3, 1e3)
+
+
+@given(f=norms, r=norms, cosine=st.floats(-0.99, 0.99), intensity=st.floats(-1, 1))
+def test_ws_under_the_dial_weighs_the_losses_by_the_intensity(f, r, cosine, intensity):
+    weights = WS(gamma=0.5).steered(Gram(f * f, r * r, cosine * f * r), intensity)
+    assert weights == pytest.approx((intensity, 1 - abs(intensity)))
+
+
+@given(f=norms, r=norms, cosine=st.floats(-0.99, 0.99), intensity=st.floats(0.01, 0.99))
+def test_pcgrad_under_the_dial_is_pcgrad_with_these_loss_weights(f, r, cosine, intensity):
+    gram = Gram(f * f, r * r, cosine * f * r)
+    plain = PCGrad(forget_weight=intensity, retain_weight=1 - intensity).weighting()(gram)
+    assert PCGrad(gamma=0.5).steered(gram, intensity) == pytest.approx(tuple(plain))
+
+
+@given(f=norms, r=norms, cosine=st.floats(-0.99, 0.99), intensity=st.floats(-0.99, -0.01))
+@pytest.mark.parametrize("method", [WS, PCGrad])
+def test_a_negative_intensity_gives_back(method, f, r, cosine, intensity):
+    a, b = method(gamma=0.5).steered(Gram(f * f, r * r, cosine * f * r), intensity)
+    # Relative to what it does to L_r alone, the step ascends L_f.
+    assert a * f <= max(0.0, -b * r * cosine) + 1e-9 * (f + r)
+
+
+def test_gamma_walks_the_frontier_under_the_dial_and_the_own_knob_without():
+    assert WS().walked == "forget_weight"
+    assert WS(gamma=0.3).walked == CUP().walked == "gamma"
+    assert WS(gamma=0.3).label == "WS(gamma=0.3)"
+    assert make_method(WS(gamma=0.3).to_dict()) == WS(gamma=0.3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"gamma": 1.2}, "1.2"),
+        ({"goal": "unseen"}, "give gamma too"),
+        ({"budget": 0.5}, "give gamma too"),
+        ({"gamma": 0.5, "budget": 2}, "budget is 2"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings, said):
+    with pytest.raises(GradPivotError, match=said):
+        WS(**settings)
