@@ -17,7 +17,13 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from gradpivot import geometry as geometry
-    from gradpivot.api import Trace as Trace, score as score, trace as trace, unlearn as unlearn
+    from gradpivot.api import (
+        Trace as Trace,
+        score as score,
+        trace as trace,
+        train as train,
+        unlearn as unlearn,
+    )
     from gradpivot.data import ForgetSplit as ForgetSplit
     from gradpivot.errors import GradPivotError as GradPivotError
     from gradpivot.evaluate import Scores as Scores
@@ -48,7 +54,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=["geometry"],
     submod_attrs={
-        "api": ["Trace", "score", "trace", "unlearn"],
+        "api": ["Trace", "score", "trace", "train", "unlearn"],
         "data": ["ForgetSplit"],
         "errors": ["GradPivotError"],
         "evaluate": ["Scores"],

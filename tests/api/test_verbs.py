@@ -146,3 +146,15 @@ def test_ra_may_be_taken_on_a_part_everywhere():
     assert unlearn(model, split, CUP(epochs=1), retain_scored=10).scores.n_retain == 10
     frontier = trace(model, split, CUP(epochs=1), gammas=[0.5], retain_scored=10)
     assert (frontier.original.n_retain, frontier.points[0].scores.n_retain) == (10, 10)
+
+
+def test_train_is_a_verb_too():
+    from gradpivot import train
+    from gradpivot.experiments.problem import Problem
+    from gradpivot.runs.training import train_model
+
+    problem = Problem(name="blobs", load=lambda: (blobs(), blobs(seed=1)), model=TinyNet)
+    recipe = Retrain(epochs=2, lr=0.1, batch_size=20)
+    found = train(problem, recipe, seed=1)
+    assert found.test_accuracy == train_model(problem, recipe, seed=1).test_accuracy
+    assert train("toy", Retrain(epochs=1, batch_size=2000)).provenance["problem"] == "toy"

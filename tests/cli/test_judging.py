@@ -57,13 +57,13 @@ def test_models_are_judged_alike_and_their_pictures_kept(problem, capsys):
 
 def test_what_was_judged_is_not_drawn_again(problem, capsys, monkeypatch):
     """A judge that was killed goes on: finished models, the classifier and what is known of real images are kept."""
-    from gradpivot.evaluate.generators.examination import Examination
+    from gradpivot.evaluate.generators.scorer import SampleScorer
 
     one, two = weights(problem, "first", 0), weights(problem, "second", 1)
     words = ["judge", "--problem", problem, "--classes", "1", "--samples", "3", "--out", "judged", "--json"]
     drawn = []
-    real = Examination.of
-    monkeypatch.setattr(Examination, "of", lambda self, *given: drawn.append(1) or real(self, *given))
+    real = SampleScorer.examine
+    monkeypatch.setattr(SampleScorer, "examine", lambda self, *given: drawn.append(1) or real(self, *given))
 
     def judged(*more: str) -> tuple[list, int]:
         drawn.clear()
@@ -116,9 +116,38 @@ def test_a_target_of_a_generator_is_about_its_samples(problem, capsys):
     assert main([*words, "--until", "UA>=0", "--out", "met"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "the original meets UA>=0 already" in told
-    assert "gradpivot judge --problem" in told
+    assert "after RA" in told
     assert Path("met/classifier.safetensors").exists()
     found = json.loads(Path("met/metrics.json").read_text())
-    assert found["scores"] is None
+    assert found["scores"] == found["original"]
     assert main([*words, "--until", "TA>=50", "--out", "unknown"]) == 1
-    assert "TA is no score of samples" in capsys.readouterr().err
+    assert "TA is no score of SampleScorer; ask for UA and RA" in capsys.readouterr().err
+
+
+def test_unlearning_a_generator_judges_it_and_can_be_run_again(problem, capsys):
+    one = weights(problem, "first", 0)
+    words = ["unlearn", "cup", "--problem", problem, "--weights", one, "--iterations", "2", "--dial", "angle"]
+    assert main([*words, "--classes", "1", "--out", "run"]) == 0
+    before, after, *_ = capsys.readouterr().out.splitlines()
+    assert before.startswith("before  RA ")
+    assert "UA " in after
+    assert "Fréchet distance" in after
+    metrics = json.loads(Path("run/metrics.json").read_text())
+    assert metrics["scores"]["asked"] == [0, 1, 2]
+    assert metrics["asked_ua"] is None
+    assert Path("run/samples.png").read_bytes().startswith(b"\x89PNG")
+    # judge says the same of the same weights, by the same classifier.
+    judge = ["judge", "--problem", problem, "--classes", "1", "--out", "judged", "--json"]
+    assert (
+        main([*judge, "--weights", "run/model.safetensors", "--classifier", "run/classifier.safetensors"])
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out)["models"][0]["scores"] == metrics["scores"]
+    # The second run takes the classifier of the first.
+    assert main(["rerun", "run"]) == 0
+    assert "The same scores, to the last digit: RA" in capsys.readouterr().out
+    # Records are no classes that samples could be judged by.
+    assert main([*words, "--fraction", "0.1", "--out", "records"]) == 0
+    assert "(no UA or RA: samples were not judged)" in capsys.readouterr().out
+    assert main(["rerun", "records"]) == 0
+    assert "to the last digit: loss" in capsys.readouterr().out

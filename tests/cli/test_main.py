@@ -401,7 +401,13 @@ def test_a_mistyped_method_lists_the_methods(capsys):
 
 
 @pytest.mark.slow
-def test_trace_draws_and_picks(original, tmp_path, capsys):
+def test_trace_draws_and_picks(original, tmp_path, capsys, monkeypatch):
+    from safetensors.torch import load_file
+
+    from gradpivot.methods.cup import CUP
+
+    ran, unlearn = [], CUP.unlearn
+    monkeypatch.setattr(CUP, "unlearn", lambda self, *given: ran.append(self.gamma) or unlearn(self, *given))
     out = tmp_path / "trace"
     words = [
         "trace",
@@ -418,11 +424,18 @@ def test_trace_draws_and_picks(original, tmp_path, capsys):
     ]
     assert main([*words, "--pick", "UA>=0", "--best", "UA"]) == 0
     assert "gamma=0.9" in capsys.readouterr().out
+    # Once for each value: the picked model is kept from then.
+    assert ran == [0, 0.9]
+    kept = [path.read_bytes() for path in (out / "models").glob("*.safetensors")]
+    assert (out / "model.safetensors").read_bytes() in kept
+    before, after = load_file(original), load_file(out / "model.safetensors")
+    assert any(bool((before[name] != tensor).any()) for name, tensor in after.items())
     assert {"results.json", "results.csv", "report.html", "frontier.png", "model.safetensors"} <= {
         p.name for p in out.iterdir()
     }
     assert main([*words, "--pick", "UA>=0", "--best", "UA", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["knob"] == 0.9
+    assert ran == [0, 0.9]
     times = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/*.json")}
     assert len(times) == 2
     assert main([*words, "--pick", "UA>=99.9, RA>=100"]) == 1
@@ -461,9 +474,9 @@ def test_a_quick_trace_recommends(original, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_reproduce_vae_writes_figure_table_and_numbers_and_goes_on_from_them(tmp_path, capsys, monkeypatch):
-    from gradpivot.experiments.vae import recipe as vae
+    from gradpivot import experiments
 
-    small = vae.vae_recipe("small")
+    small = experiments.vae_recipe("small")
     quick = dataclasses.replace(
         small,
         training=dataclasses.replace(small.training, epochs=2),
@@ -471,7 +484,7 @@ def test_reproduce_vae_writes_figure_table_and_numbers_and_goes_on_from_them(tmp
         recogniser_least=0.3,
         method=dataclasses.replace(small.method, epochs=1),
     )
-    monkeypatch.setattr(vae, "vae_recipe", lambda preset, protocol: quick)
+    monkeypatch.setattr(experiments, "vae_recipe", lambda preset, protocol: quick)
     words = ["reproduce", "vae", "--preset", "small", "--values", "0.5", "--out", str(tmp_path)]
     assert main([*words, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

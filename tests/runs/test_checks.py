@@ -54,6 +54,15 @@ def test_and_statistics_of_one_sample():
     assert not done
 
 
+def test_and_a_task_that_only_looks_like_one():
+    class Alike:
+        retain_loss = forget_loss = target_of = predict = None
+
+    told, done = steps_made(ForgetSplit.by_class(blobs(), blobs(seed=1), 0), task=Alike())
+    assert "the task is a Alike; let it inherit from gradpivot.Classification" in told
+    assert not done
+
+
 class Pictures:
     """A data set whose samples are not tensors yet."""
 

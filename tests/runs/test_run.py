@@ -6,18 +6,20 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from gradpivot import CUP, GA, ForgetSplit, trace, unlearn
+from gradpivot import CUP, GA, ForgetSplit, Retrain, score, trace, unlearn
 from gradpivot.errors import GradPivotError
+from gradpivot.experiments.problem import Problem
 from gradpivot.loop.loop import Loop
-from gradpivot.runs.run import Running, run_method
+from gradpivot.runs.run import Prepared, Running, run_method
 from gradpivot.runtime.parallel import Replicas
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.vae import Autoencoding
 from gradpivot.testing.contract import MethodContract
-from gradpivot.testing.problems import blobs, trained
+from gradpivot.testing.problems import TinyNet, blobs, trained
 
 
 def test_what_is_left_open_is_the_usual():
@@ -141,3 +143,34 @@ def test_samples_that_are_not_finite_are_named():
     assert result.diverged
     assert "the data hold NaN or infinity in the training samples" in result.diverged["reason"]
     assert re.search(r"samples (50|61)", result.diverged["reason"])
+
+
+def test_a_prepared_run_is_what_the_verb_runs():
+    split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    prepared = Prepared.of(trained(), split, GA(epochs=1, batch_size=20), Running(seed=2))
+    assert prepared.split is split
+    assert prepared.original() == score(trained(), split)
+    result = prepared.run()
+    assert result.scores == unlearn(trained(), split, GA(epochs=1, batch_size=20), seed=2).scores
+    # Without scores the same weights.
+    bare = prepared.outcome().model.state_dict()
+    assert all(torch.equal(bare[name], tensor) for name, tensor in result.model.state_dict().items())
+
+
+def test_a_run_that_searches_is_given_validation_data():
+    split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    assert Prepared.of(trained(), split, GA(), searches=True).split.validation_source == "half of test"
+    assert Prepared.of(trained(), split, GA()).split.validation is None
+
+
+def test_a_problem_fills_in_what_suits_it():
+    problem = Problem(
+        name="blobs", load=lambda: (blobs(), blobs(seed=1)), model=TinyNet, settings={"batch_size": 7}
+    )
+    split = ForgetSplit.by_class(*problem.load(), 0)
+    prepared = problem.prepared(trained(), split, GA(), seed=4)
+    assert (prepared.method.batch_size, prepared.running.seed) == (7, 4)
+    assert prepared.running.factory is TinyNet
+    assert problem.prepared(trained(), split, GA(batch_size=9)).method.batch_size == 9
+    recipe = Retrain(batch_size=64)
+    assert problem.prepared(trained(), split, recipe).method == recipe

@@ -3,14 +3,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 from gradpivot import CUP, WS, ForgetSplit, Retrain
 from gradpivot.errors import GradPivotError
 from gradpivot.experiments.problem import Problem
 from gradpivot.experiments.toy.figure import run_toy
 from gradpivot.report.run.summary import mean_interval, summary, summary_markdown
-from gradpivot.sweep.study import run_study
-from gradpivot.testing.problems import TinyNet, blobs
+from gradpivot.sweep.study import Runs, run_study
+from gradpivot.testing.problems import TinyNet, blobs, trained
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +122,20 @@ def test_an_original_that_the_problem_brings_is_neither_trained_nor_kept(problem
     given = replace(problem, original=TinyNet)
     study(given, tmp_path)
     assert not list(tmp_path.glob("original-*"))
+
+
+def test_models_are_kept_where_somebody_asks_for_them(problem, tmp_path, monkeypatch):
+    split = ForgetSplit.by_class(*problem.load(), 0)
+    method, model = WS(lr=0.02), trained()
+    runs, ready = Runs(tmp_path), problem.prepared(model, split, method, seed=3)
+    point = runs.point(ready)
+    assert not (tmp_path / "models").exists()
+    run, ran = type(ready).run, []
+    monkeypatch.setattr(type(ready), "run", lambda self: ran.append(self.key) or run(self))
+    # A record without weights is run again, and only once.
+    first, again = runs.result(ready), Runs(tmp_path).result(ready)
+    assert ran == [ready.key]
+    assert first.scores == again.scores == point.scores
+    assert (first.history, first.missed, first.provenance) == (again.history, again.missed, again.provenance)
+    pairs = zip(first.model.state_dict().values(), again.model.state_dict().values(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)

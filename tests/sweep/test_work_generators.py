@@ -17,7 +17,7 @@ pytest.importorskip("diffusers")
 from gradpivot.cli.main import main
 from gradpivot.data.readers.png import decode_rgb
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.generators import examination
+from gradpivot.evaluate.generators import scorer
 from gradpivot.evaluate.generators.scores import GenerationScores
 from gradpivot.experiments.recipes.reading import load_recipe
 from gradpivot.results.record import Record
@@ -83,19 +83,19 @@ def test_real_images_are_looked_at_once_for_all_workers(tmp_path, monkeypatch):
     (kept,) = (store.folder / "real").glob("*/real-*.safetensors")
     job = next(job for job in engine.seen if job.cell is not None and job.cell.role == "original")
     weights, judge = job.original.read_bytes(), job.judge.read_bytes()
-    work._EXAMINATIONS.clear()  # as in another worker
+    work._SCORERS.clear()  # as in another worker
 
     def refuse(*_: object) -> None:
         raise AssertionError("the real images were looked at again")
 
-    monkeypatch.setattr(examination, "statistics_of", refuse)
+    monkeypatch.setattr(scorer, "statistics_of", refuse)
     again = work.run_cell(job.cell, lambda: weights, judge=lambda: judge, shared=store.folder / "real")
     assert again.point.scores == next(r for r in records if r.role == "original").point.scores
     kept.write_bytes(kept.read_bytes()[:-9])
-    work._EXAMINATIONS.clear()
+    work._SCORERS.clear()
     with pytest.raises(AssertionError, match="looked at again"):
         work.run_cell(job.cell, lambda: weights, judge=lambda: judge, shared=store.folder / "real")
-    work._EXAMINATIONS.clear()
+    work._SCORERS.clear()
     store.close()
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from gradpivot import CUP, WS, ForgetSplit, score, trace, unlearn
 from gradpivot.dial.ramp import asked_degree
 from gradpivot.errors import GradPivotError
-from gradpivot.runs.run import Running
+from gradpivot.runs.run import Prepared, Running
 from gradpivot.targets import quick as lines
 from gradpivot.targets.quick import NARROWEST, Cost, continuation, widest_gap
 from gradpivot.tasks.classification import Classification
@@ -26,7 +26,7 @@ def split() -> ForgetSplit:
 
 @pytest.fixture(scope="module")
 def line():
-    return continuation(trained(), split(), FAST, points=9)
+    return continuation(Prepared.of(trained(), split(), FAST), points=9)
 
 
 def same(model, other) -> bool:
@@ -73,7 +73,7 @@ def test_the_points_are_in_order_and_their_gamma_asks_for_what_they_have_forgott
 def test_the_original_stays_and_the_same_seed_gives_the_same(line):
     model = trained()
     before = copy.deepcopy(model.state_dict())
-    again = continuation(model, split(), FAST, points=9)
+    again = continuation(Prepared.of(model, split(), FAST), points=9)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert again.shares == line.shares
     assert [r.scores for r in again.results] == [r.scores for r in line.results]
@@ -90,8 +90,9 @@ def test_what_it_cost(line):
 
 
 def test_statistics_are_taken_anew_only_where_the_policy_says_so():
-    kept = continuation(trained(), split(), FAST, points=3)
-    anew = continuation(trained(), split(), CUP(epochs=5, batch_size=8, batchnorm="recalibrate"), points=3)
+    kept = continuation(Prepared.of(trained(), split(), FAST), points=3)
+    recalibrated = CUP(epochs=5, batch_size=8, batchnorm="recalibrate")
+    anew = continuation(Prepared.of(trained(), split(), recalibrated), points=3)
     original = trained().layers[1].running_mean
     assert torch.equal(kept.results[1].model.layers[1].running_mean, original)
     middle = anew.results[1].model
@@ -140,11 +141,11 @@ def test_it_stops_where_there_is_nothing_in_between():
 
 def test_what_it_refuses():
     with pytest.raises(GradPivotError, match="not under it"):
-        continuation(trained(), split(), WS())
+        continuation(Prepared.of(trained(), split(), WS()))
     with pytest.raises(GradPivotError, match="not under it"):
-        continuation(trained(), split(), CUP(dial="angle"))
+        continuation(Prepared.of(trained(), split(), CUP(dial="angle")))
     with pytest.raises(GradPivotError, match="2 or more"):
-        continuation(trained(), split(), points=1)
+        continuation(Prepared.of(trained(), split(), CUP()), points=1)
     with pytest.raises(GradPivotError, match="finds its points itself"):
         trace(trained(), split(), CUP(), quick=True, gammas=(0.1,))
     with pytest.raises(GradPivotError, match="without quick"):
@@ -201,7 +202,7 @@ def test_a_quick_trace_is_a_trace(tmp_path):
 @pytest.mark.numeric
 def test_on_records_gamma_is_the_share_of_the_doubt_about_never_seen_data():
     split = records().with_validation()
-    line = continuation(memorised(), split, CUP(lr=0.1, epochs=10), points=6)
+    line = continuation(Prepared.of(memorised(), split, CUP(lr=0.1, epochs=10)), points=6)
     gammas = [result.method.gamma for result in line.results]
     start = doubt(memorised(), split.train, split.forget_indices)
     most = line.results[-1].history["asked"][-1]
@@ -217,6 +218,6 @@ def test_a_line_to_what_looks_unseen_already_has_no_length():
     with torch.no_grad():
         for weight in model.parameters():
             weight.zero_()
-    line = continuation(model, records(), CUP())
+    line = continuation(Prepared.of(model, records(), CUP()))
     assert line.shares == (0.0, 1.0)
     assert [result.method.gamma for result in line.results] == [0, 0]

@@ -11,6 +11,7 @@ from torch.utils.data import TensorDataset
 from gradpivot import CUP, trace, unlearn
 from gradpivot.data.split import ForgetSplit
 from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.losses import LossScores
 from gradpivot.loop.loop import Loop
 from gradpivot.models.vae import VAE
 from gradpivot.tasks.objectives import objective
@@ -191,12 +192,16 @@ def test_the_degree_is_the_share_of_knowing_nothing(model):
     assert task.loss_unit == pytest.approx(math.log(2) / math.log(10))
 
 
-def test_a_run_gives_the_model_and_no_scores(model):
+def test_a_run_that_nobody_judges_gives_losses(model):
     data = TensorDataset(IMAGES, LABELS)
     split = ForgetSplit.by_class(data, data, 0)
     result = unlearn(model, split, CUP(objective="hinge", epochs=1), task=Autoencoding())
-    assert result.scores is None
+    assert isinstance(result.scores, LossScores)
+    assert result.scores.forget_loss > 0
     assert result.history["degree"]
+    assert result.asked_ua is None
+    with pytest.raises(GradPivotError, match="no scores to compare: loss"):
+        result.point()
 
 
 def test_a_trace_is_refused_before_its_runs(model):

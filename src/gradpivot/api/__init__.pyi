@@ -1,1 +1,7 @@
-from .verbs import Trace as Trace, over_knob as over_knob, score as score, trace as trace, unlearn as unlearn
+from .tracing import (
+    Trace as Trace,
+    check_traceable as check_traceable,
+    over_knob as over_knob,
+    trace as trace,
+)
+from .verbs import score as score, train as train, unlearn as unlearn

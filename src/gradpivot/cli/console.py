@@ -17,15 +17,15 @@ from gradpivot.evaluate import scored_metrics
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from gradpivot.evaluate import Scores
+    from gradpivot.evaluate import Scored
     from gradpivot.experiments import Forgetting, Recipe
     from gradpivot.runs import Epoch, Result, Trained
     from gradpivot.sweep import Failure, State
     from gradpivot.targets import Targeted
 
 __all__ = [
-    "bar", "counted", "duration", "percentages", "quiet", "recipe_line", "recipe_table", "recipes_table", "say",
-    "say_json", "say_result", "say_sweep", "say_target", "say_trained", "standing", "wants_bars", "watched_sweep",
+    "bar", "counted", "duration", "quiet", "recipe_line", "recipe_table", "recipes_table", "say", "say_json",
+    "say_result", "say_sweep", "say_target", "say_trained", "scores_line", "standing", "wants_bars", "watched_sweep",
     "watched_training",
 ]  # fmt: skip
 
@@ -62,31 +62,32 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def percentages(scores: dict[str, Any]) -> str:
-    """The scores in one line, percent where they are shares."""
-    shown = (m for m in scored_metrics() if m.variant_of is None and m.name in scores)
-    return ", ".join(f"{metric.symbol} {metric.text(scores[metric.name])}" for metric in shown)
+def scores_line(scores: Scored) -> str:
+    """Scores in one line, percent where they are shares; what has no shares says itself what it has."""
+    from gradpivot.evaluate import GenerationScores, Scores
+
+    if isinstance(scores, Scores):
+        known = scores.to_dict()
+        shown = (m for m in scored_metrics() if m.variant_of is None and m.name in known)
+        return ", ".join(f"{metric.symbol} {metric.text(known[metric.name])}" for metric in shown)
+    if not isinstance(scores, GenerationScores):
+        return str(scores)
+    told = [f"{name.upper()} {100 * getattr(scores, name):.2f} %" for name in ("ra", "ua")]
+    return ", ".join([*told, *(f"Fréchet distance {one}" for one in scores.frechet)])
 
 
-def say_result(result: Result, original: Scores | None, out: Path, problem: str = "") -> None:
-    """What a run gave beside what there was before it, and where it is; ``problem`` are the options that name it."""
+def say_result(result: Result, original: Scored, out: Path) -> None:
+    """What a run gave beside what there was before it, and where it is."""
     if result.diverged:
         say(
             f"{result.method.label} diverged at step {result.diverged['step']}: {result.diverged['reason']}.",
             f"The last finite weights are in {out}. {_against_divergence(result)}",
         )
         return
-    took = f"{result.seconds:.1f} s. Everything is in {out}"
-    if result.scores is None or original is None:
-        say(result.method.label, f"A generator; {took}", "Judge what it draws:")
-        # As it is, so that it can be copied.
-        weights = f"--weights {out / 'original.safetensors'} {out / 'model.safetensors'}"
-        sys.stdout.write(f"gradpivot judge {problem} {weights}\n")
-        return
     say(
-        f"before  {percentages(original.to_dict())}",
-        f"after   {percentages(result.scores.to_dict())}",
-        f"{result.method.label}; {took}",
+        f"before  {scores_line(original)}",
+        f"after   {scores_line(result.scores)}",
+        f"{result.method.label}; {result.seconds:.1f} s. Everything is in {out}",
     )
     if missed := result.missed:
         sys.stderr.write(f"gradpivot: {missed}\n")

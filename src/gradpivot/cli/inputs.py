@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gradpivot.cli.console import bar, wants_bars
 from gradpivot.cli.options.running import ProblemOptions, ProblemRun
 from gradpivot.cli.torchrun import launched
 from gradpivot.errors import GradPivotError
-from gradpivot.experiments import filled, numbers_in
-from gradpivot.methods import Retrain
+from gradpivot.experiments import numbers_in
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from gradpivot.runtime import Replicas
 
 __all__ = [
-    "check_model", "device_named", "prepare", "problem_of", "refuse_file", "set_threads", "split_of", "suited",
+    "check_model", "device_named", "prepare", "problem_of", "refuse_file", "set_threads", "split_of",
 ]  # fmt: skip
 
 
@@ -147,11 +146,6 @@ def split_of(
     except ValueError as error:
         raise GradPivotError(f"{indices} must hold whole numbers, one a line ({error})") from None
     return ForgetSplit.by_index(train, test, chosen, target=target)
-
-
-def suited(method: Any, problem: Problem) -> Any:
-    """The method with the problem's own settings where the user left them open; a training recipe has none of these."""
-    return method if isinstance(method, Retrain) else filled(method, problem.settings)
 
 
 def refuse_file(folder: Path) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli.console import bar, say, say_json, wants_bars
 from gradpivot.cli.inputs import device_named, problem_of, refuse_file, set_threads, split_of
+from gradpivot.cli.torchrun import is_first
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import GenerationScores
+from gradpivot.experiments import find_problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,10 +21,10 @@ if TYPE_CHECKING:
 
     from gradpivot.cli.options.running import JudgeOptions
     from gradpivot.data import ForgetSplit
-    from gradpivot.evaluate import Examination, Examined, Judging
+    from gradpivot.evaluate import Examined, Judging, Scorer
     from gradpivot.experiments import Problem
 
-__all__ = ["examination_of", "judge"]
+__all__ = ["KEPT", "judge", "scorer_in"]
 
 _SCHEMA = "gradpivot.judged/1"
 KEPT = "classifier.safetensors"
@@ -82,22 +84,18 @@ def _examined(
 ) -> dict[str, GenerationScores]:
     """Every model's scores, those from the folder that were judged like this before."""
     from gradpivot.cli.interrupt import terminating
-    from gradpivot.evaluate import Examination
-    from gradpivot.tasks import Diffusion
 
-    task = Diffusion.required(problem.task, "judge")
     models = _models(chosen, problem, device)
     with terminating():
-        classifier = _classifier(judging, chosen.out, chosen.classifier, quiet=chosen.json).to(device)
-        keys = {name: _key(model, classifier, judging, split) for name, model in models.items()}
+        classifier = classifier_in(chosen.out, device, chosen.classifier, quiet=chosen.json)
+        judge = classifier(find_problem(judging.classifier))
+        scorer = problem.scorer(lambda _: judge, judging=judging, folder=chosen.out)
+        keys = {name: _key(model, judge, judging, split) for name, model in models.items()}
         judged = {name: scores for name, key in keys.items() if (scores := _kept(chosen.out, name, key))}
-        if len(judged) < len(models):
-            examination = Examination(judging, classifier, task, split, chosen.out)
         for name in (name for name in models if name not in judged):
             with bar(f"Samples of {name}", wants_bars(chosen.json)) as report:
-                found = examination.of(models[name], report)
-            _keep(chosen.out, name, keys[name], found)
-            judged[name] = found.scores
+                found = scorer.examine(models[name], split, report)
+            judged[name] = _keep(chosen.out, name, keys[name], found)
     return {name: judged[name] for name in models}
 
 
@@ -136,14 +134,15 @@ def _kept(folder: Path, name: str, key: str) -> GenerationScores | None:
     return found if (folder / f"{name}.png").exists() else None
 
 
-def _keep(folder: Path, name: str, key: str, found: Examined) -> None:
+def _keep(folder: Path, name: str, key: str, found: Examined) -> GenerationScores:
     """Write a model's pictures and scores as soon as they are there: the next may take an hour."""
-    from gradpivot.runtime import replacing, write_text
+    from gradpivot.runtime import write_text
 
-    with replacing(folder / f"{name}.png") as draft:
-        draft.write_bytes(base64.b64decode(found.pictures.png))
+    assert found.pictures is not None
+    found.pictures.save(folder / f"{name}.png")
     kept = {"schema": _SCHEMA, "key": key, "scores": found.scores.to_dict()}
     write_text(folder / f"{name}.scores.json", json.dumps(kept, ensure_ascii=False) + "\n")
+    return GenerationScores.from_dict(found.scores.to_dict())
 
 
 def _name(file: Path) -> str:
@@ -151,37 +150,41 @@ def _name(file: Path) -> str:
     return file.absolute().parent.name if file.stem == "model" else file.stem
 
 
-def examination_of(
-    problem: Problem, split: ForgetSplit, folder: Path, device: str, *, quiet: bool
-) -> Examination | None:
-    """How a problem's generators are judged, with the classifier kept in ``folder``; None for models that predict."""
-    from gradpivot.evaluate import Examination, check_examinable
-    from gradpivot.tasks import Diffusion
+def scorer_in(
+    problem: Problem, folder: Path, device: str, classifier: Path | None = None, *, quiet: bool
+) -> Scorer:
+    """How a problem's models are scored; a classifier that judges samples is kept in ``folder``, for a rerun."""
+    from gradpivot.models import save_weights
 
-    if problem.judging is None:
-        return None
-    check_examinable(split)
-    classifier = _classifier(problem.judging, folder, quiet=quiet).to(device)
-    # A search looks many times; the finished model can be judged by more samples.
-    judging = dataclasses.replace(problem.judging, forgotten_samples=None)
-    return Examination(judging, classifier, Diffusion.required(problem.task, "judge"), split)
+    load = classifier_in(folder, device, classifier, quiet=quiet)
+
+    def load_and_keep(found: Problem) -> nn.Module:
+        model = load(found)
+        if classifier is not None and is_first():
+            save_weights(model, folder / KEPT, {"from": classifier.name})
+        return model
+
+    return problem.scorer(load_and_keep, folder=folder)
 
 
-def _classifier(
-    judging: Judging, folder: Path, given: Path | None = None, *, quiet: bool = False
-) -> nn.Module:
-    """The model that judges, from the file that was given, or trained and kept in ``folder``."""
-    from gradpivot.experiments import find_problem
-    from gradpivot.models import load_foreign
-    from gradpivot.runs import everything, original_model
+def classifier_in(
+    folder: Path, device: str, given: Path | None = None, *, quiet: bool = False
+) -> Callable[[Problem], nn.Module]:
+    """Gives the model that judges, from the file that was given, or trained; kept in ``folder``."""
 
-    problem = find_problem(judging.classifier)
-    if given is not None:
-        model = problem.model()
-        load_foreign(model, given, ())
-        return model.eval()
-    with bar("The classifier that judges", wants_bars(quiet)) as report:
-        return original_model(problem, everything(problem), 0, folder / KEPT, report)
+    def load(problem: Problem) -> nn.Module:
+        from gradpivot.models import load_foreign
+        from gradpivot.runs import everything, original_model
+
+        if given is None:
+            with bar("The classifier that judges", wants_bars(quiet)) as report:
+                model = original_model(problem, everything(problem), 0, folder / KEPT, report)
+        else:
+            model = problem.model()
+            load_foreign(model, given, ())
+        return model.to(device).eval()
+
+    return load
 
 
 def _environment(device: str) -> dict[str, Any]:

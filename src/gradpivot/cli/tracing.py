@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli import options
-from gradpivot.cli.console import bar, counted, percentages, quiet, say, say_json, say_result, wants_bars
+from gradpivot.cli.console import bar, counted, quiet, say, say_json, say_result, scores_line, wants_bars
 from gradpivot.cli.dispatch import run
-from gradpivot.cli.inputs import device_named, prepare, refuse_file, set_threads, split_of, suited
+from gradpivot.cli.inputs import device_named, prepare, problem_of, refuse_file, set_threads, split_of
 from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
     from torch import nn
 
     from gradpivot.data import ForgetSplit
-    from gradpivot.evaluate import Scores
     from gradpivot.experiments import Problem
-    from gradpivot.results import Comparison, Point
+    from gradpivot.results import Comparison
 
 __all__ = ["study", "write_comparison"]
 
@@ -47,9 +46,11 @@ def _(chosen: options.DemoOptions) -> int:
 
 @run.register
 def _(chosen: options.TraceOptions) -> int:
-    from gradpivot.api import over_knob
+    from gradpivot.api import check_traceable, over_knob
+    from gradpivot.methods import make_method
+    from gradpivot.models import save_weights
     from gradpivot.results import check_metric, parse_conditions
-    from gradpivot.sweep import run_study
+    from gradpivot.sweep import Runs, run_study
 
     # What was typed wrong is told before anything is trained.
     parse_conditions(chosen.pick or {})
@@ -57,16 +58,16 @@ def _(chosen: options.TraceOptions) -> int:
     over_knob(chosen.method, values=chosen.values or None)
     _check_quick(chosen)
     refuse_file(chosen.out)
+    check_traceable(problem_of(chosen).scorer())
     problem, split, model = prepare(chosen, device_named(chosen.device))
-    method = suited(chosen.method, problem)
     if chosen.quick:
-        return _quick_trace(chosen, problem, split, model, method)
-    methods = over_knob(method, values=chosen.values or None)
+        return _quick_trace(chosen, problem, split, model)
+    method = chosen.method
     with bar(f"{method.title} over {method.walked}", wants_bars(chosen.json)) as report:
         comparison = run_study(
             problem,
             split,
-            {method.title: methods},
+            {method.title: over_knob(method, values=chosen.values or None)},
             seed=chosen.seed,
             folder=chosen.out,
             title=f"{problem.name}: {method.title} over {method.walked}",
@@ -77,15 +78,22 @@ def _(chosen: options.TraceOptions) -> int:
             },
             model=model,
             reference=chosen.reference,
-            workers=chosen.workers,
-            precision=chosen.precision,
-            compile=chosen.compile,
+            keep_models=chosen.pick is not None,
+            **_computed(chosen),
         )
     with quiet() if chosen.pick and chosen.json else nullcontext():
         write_comparison(comparison, chosen.out, chosen.json)
     if chosen.pick:
         picked = comparison.frontiers[0].pick(chosen.pick, chosen.best)
-        _keep_picked(picked, comparison.original.classification, problem, split, model, chosen)
+        ready = problem.prepared(
+            model, split, make_method(picked.settings), seed=chosen.seed, **_computed(chosen)
+        )
+        result = Runs(chosen.out).result(ready)
+        save_weights(result.model, chosen.out / "model.safetensors", {"method": result.method.label})
+        if chosen.json:
+            say_json(json.dumps(picked.to_dict() | {"history": {}}, indent=2))
+        else:
+            say_result(result, comparison.original.scores, chosen.out)
     return 0
 
 
@@ -163,23 +171,20 @@ def _check_quick(chosen: options.TraceOptions) -> None:
         raise GradPivotError("--points is for --quick; name the settings by --values")
 
 
-def _quick_trace(
-    chosen: options.TraceOptions, problem: Problem, split: ForgetSplit, model: nn.Module, method: Any
-) -> int:
+def _computed(chosen: options.TraceOptions) -> dict[str, Any]:
+    return {"workers": chosen.workers, "precision": chosen.precision, "compile": chosen.compile}
+
+
+def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSplit, model: nn.Module) -> int:
     """The line of one run beside the original and the reference, and which of its points to take."""
     from gradpivot.api import score, trace
     from gradpivot.models import save_weights
-    from gradpivot.runs import split_for
     from gradpivot.sweep import run_study
 
+    prepared = problem.prepared(model, split, chosen.method, seed=chosen.seed, **_computed(chosen))
     # The reference and the line are scored on the same data.
-    split = split_for(method, split, problem.task)
+    split, method = prepared.split, prepared.method
     title = f"{problem.name}: {method.title} over {method.walked}, one run"
-    computed: dict[str, Any] = {
-        "workers": chosen.workers,
-        "precision": chosen.precision,
-        "compile": chosen.compile,
-    }
     beside = run_study(
         problem,
         split,
@@ -190,9 +195,9 @@ def _quick_trace(
         provenance={"command": f"gradpivot trace {method.name} --quick"},
         model=model,
         reference=chosen.reference,
-        **computed,
+        **_computed(chosen),
     )
-    scoring: dict[str, Any] = {"task": problem.task, "retain_scored": problem.retain_scored}
+    scoring: dict[str, Any] = {"task": problem.task, "scorer": prepared.scorer}
     traced = trace(
         model,
         split,
@@ -200,16 +205,17 @@ def _quick_trace(
         quick=True,
         points=chosen.points,
         checkpoint=chosen.out / "checkpoint.pt",
-        reference=beside.retrained.classification if beside.retrained else None,
+        reference=beside.retrained.scores if beside.retrained else None,
         progress=wants_bars(chosen.json),
         seed=chosen.seed,
+        retain_scored=problem.retain_scored,
         **scoring,
-        **computed,
+        **_computed(chosen),
     )
     choice, cost = traced.recommend(), traced.cost
     assert cost is not None
     # Half of the test data chose; the other half says what was chosen.
-    unseen = score(choice.result.model, split.with_validation(), workers=chosen.workers, **scoring)
+    unseen = score(choice.result.model, split.with_validation(), **scoring)
     told = {
         "cost_in_plain_runs": cost.total,
         "recommended": {**choice.to_dict(), "scores_on_unseen_data": unseen.to_dict()},
@@ -229,36 +235,8 @@ def _quick_trace(
     say(
         f"{n} points for {cost.total:.1f} plain runs, scoring included; a sweep of {n} takes {cost.of_sweep(n):.1f}",
         f"Recommended: {traced.points[choice.index].label}; {choice.reason}",
-        f"On test data that had no part in it: {percentages(unseen.to_dict())}",
+        f"On test data that had no part in it: {scores_line(unseen)}",
     )
     if chosen.pick:
         say_result(taken, traced.original, chosen.out)
     return 0
-
-
-def _keep_picked(
-    point: Point,
-    original: Scores,
-    problem: Problem,
-    split: ForgetSplit,
-    model: nn.Module,
-    chosen: options.TraceOptions,
-) -> None:
-    """The picked point's model: run once more, because a record holds numbers and no weights."""
-    from gradpivot.methods import make_method
-    from gradpivot.models import save_weights
-    from gradpivot.runs import run_method
-
-    running = dataclasses.replace(
-        problem.running,
-        seed=chosen.seed,
-        workers=chosen.workers,
-        precision=chosen.precision,
-        compile=chosen.compile,
-    )
-    result = run_method(model, split, make_method(point.settings), running)
-    save_weights(result.model, chosen.out / "model.safetensors", {"method": result.method.label})
-    if chosen.json:
-        say_json(json.dumps(point.to_dict() | {"history": {}}, indent=2))
-    else:
-        say_result(result, original, chosen.out)

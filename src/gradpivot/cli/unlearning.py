@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 import tempfile
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from gradpivot.cli import options
 from gradpivot.cli.console import (
     bar,
-    percentages,
     quiet,
     say,
     say_json,
     say_result,
     say_target,
     say_trained,
+    scores_line,
     wants_bars,
     watched_training,
 )
@@ -31,7 +30,6 @@ from gradpivot.cli.inputs import (
     problem_of,
     refuse_file,
     set_threads,
-    suited,
 )
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.torchrun import device_of_process, joined
@@ -40,9 +38,8 @@ from gradpivot.errors import GradPivotError
 if TYPE_CHECKING:
     from torch import nn
 
-    from gradpivot.data import ForgetSplit
-    from gradpivot.evaluate import Scores
-    from gradpivot.runs import Running
+    from gradpivot.evaluate import Scored
+    from gradpivot.runs import Prepared
     from gradpivot.runtime import Replicas
 
 __all__: list[str] = []
@@ -106,68 +103,82 @@ def _(chosen: options.UnlearnOptions) -> int:
 
 @run.register
 def _(chosen: options.RerunOptions) -> int:
+    from gradpivot.cli.judging import KEPT
     from gradpivot.cli.parser import parse
-    from gradpivot.runs import read_config, read_scores
+    from gradpivot.results import read_scores
+    from gradpivot.runs import read_config, read_metrics
 
-    config, before = read_config(chosen.folder), read_scores(chosen.folder)
+    config, before = read_config(chosen.folder), read_metrics(chosen.folder)
     # The original was kept under the model's own names: there is nothing left to rename.
     config.pop("map", None)
-    original = chosen.folder / "original.safetensors"
     with tempfile.TemporaryDirectory() as scratch:
         out = chosen.out or Path(scratch) / "run"
         file = Path(scratch) / "config.yaml"
         file.write_text(json.dumps(config), encoding="utf-8")
-        words = ["unlearn", "--config", str(file), "--out", str(out), "--weights", str(original)]
+        words = ["unlearn", "--config", str(file), "--out", str(out)]
+        words += ["--weights", str(chosen.folder / "original.safetensors")]
+        if (chosen.folder / KEPT).exists():
+            words += ["--classifier", str(chosen.folder / KEPT)]
         if "indices" in config:
             words += ["--indices", str(_saved_indices(chosen.folder, Path(scratch)))]
         with quiet():
             run(parse(words))
-        after = read_scores(out)
-    different = [name for name in before if before[name] != after[name]]
+        after = read_metrics(out)
+    then, now = before["scores"], after["scores"]
+    different = [name for name in then if then[name] != now[name]]
     if different:
-        told = ", ".join(f"{name} {before[name]} then, {after[name]} now" for name in different)
+        told = ", ".join(f"{name} {then[name]} then, {now[name]} now" for name in different)
         raise GradPivotError(
             f"the second run scored differently: {told}. Compare environment.json: versions, threads or the "
             f"machine may have changed"
         )
-    if after["n_forget"] == 0:
+    if after["diverged"]:
         say("The run diverged again, as it did before; there are no scores to compare")
         return DIVERGED
-    say(f"The same scores, to the last digit: {percentages(after)}")
+    try:
+        line = scores_line(read_scores(now))
+    except (KeyError, TypeError, ValueError):  # of a scorer that is somebody's own
+        line = json.dumps(now)
+    say(f"The same scores, to the last digit: {line}")
     return 0
 
 
 def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> int:
     """One run, or one search; of several processes all do it, and the first one writes and speaks."""
-    from gradpivot.cli.judging import examination_of
-    from gradpivot.runs import check_run, refuse_used, run_method, split_for, write_run
+    from gradpivot.cli.judging import scorer_in
+    from gradpivot.runs import refuse_used, write_run
     from gradpivot.targets import (
-        SampleLooker,
         Targeted,
         Targets,
+        check_steerable,
         check_walkable,
         forget_checkpoints,
         unlearn_until,
     )
-    from gradpivot.tasks import predicts
 
     # What was typed wrong is told before anything is trained.
     aimed = chosen.until is not None or chosen.keep is not None
     targets = Targets.read(chosen.until, chosen.keep) if aimed else None
-    if targets is not None:
-        check_walkable(chosen.method)
     refuse_file(chosen.out)
     refuse_used(chosen.out, chosen.overwrite)
-    if targets is not None and not predicts(problem_of(chosen).task):
-        SampleLooker.check(targets.metrics_until | targets.metrics_keep)
-    problem, split, model = prepare(chosen, device_of_process(kind), replicas)
-    method = suited(chosen.method, problem)
+    if targets is not None:
+        check_walkable(chosen.method)
+        check_steerable(targets, problem_of(chosen).scorer())
+    device = device_of_process(kind)
+    problem, split, model = prepare(chosen, device, replicas)
+    # Samples are judged by classes; what else a generator forgets is told by its losses.
+    scorer = None
+    if split.kind == "class" and problem.judging is not None:
+        scorer = scorer_in(problem, chosen.out, device, chosen.classifier, quiet=chosen.json)
     checkpoint = chosen.out / "checkpoint.pt"
     # torchrun ends the others by SIGTERM when one is lost: nobody has interrupted them, and the one that noticed tells.
     ending = terminating() if replicas.size == 1 else nullcontext()
-    with ending, bar(method.title, wants_bars(chosen.json)) as report:
-        running = dataclasses.replace(
-            problem.running,
+    with ending, bar(chosen.method.title, wants_bars(chosen.json)) as report:
+        prepared = problem.prepared(
+            model,
+            split,
+            chosen.method,
+            searches=targets is not None,
             seed=chosen.seed,
             workers=chosen.workers,
             progress=report,
@@ -176,44 +187,37 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
             precision=chosen.precision,
             compile=chosen.compile,
             replicas=replicas,
+            scorer=scorer,
         )
-        scored = split.with_validation() if targets else split_for(method, split, running.task)
-        check_run(model, scored, method, running.task, seed=running.seed, retain_scored=running.retain_scored)
-        original = _original_scores(model, scored, running)
-        if targets is None:
-            result = run_method(model, split, method, running)
-        else:
-            judged = examination_of(problem, split, chosen.out, device_of_process(kind), quiet=chosen.json)
-            result = unlearn_until(model, split, method, targets, running, examination=judged)
+        original = _original_scores(prepared)
+        result = prepared.run() if targets is None else unlearn_until(prepared, targets)
     unmet = isinstance(result, Targeted) and not result.met
     status = DIVERGED if result.diverged else UNMET if unmet else 0
     if not replicas.is_first:
         return status
     _keep_original(model, chosen)
-    write_run(chosen.out, _config(chosen, kind, method), scored, result, original)
+    write_run(chosen.out, _config(chosen, kind, prepared.method), prepared.split, result, original)
     checkpoint.unlink(missing_ok=True)
     if targets is not None:
         forget_checkpoints(checkpoint, replicas)
     if chosen.json:
         say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
     else:
-        say_result(result, original, chosen.out, f"--problem {chosen.problem} --classes {chosen.classes}")
+        say_result(result, original, chosen.out)
     if isinstance(result, Targeted):
         say_target(result, beside_json=chosen.json)
     return status
 
 
-def _original_scores(model: nn.Module, split: ForgetSplit, running: Running) -> Scores | None:
-    """The scores before the run; None for a generator. One that knows nothing of its task is told at once."""
+def _original_scores(prepared: Prepared) -> Scored:
+    """The scores before the run. A model that knows nothing of its task is told at once."""
     import numpy as np
 
-    from gradpivot.evaluate import evaluate
-    from gradpivot.tasks import predicts
+    from gradpivot.evaluate import Scores
 
-    if not predicts(running.task):
-        return None
-    scores = evaluate(model, split, running.task, **running.looking)
-    if scores.ra < _NO_BETTER / len(np.unique(split.test_labels)) and running.replicas.is_first:
+    scores, running = prepared.original(), prepared.running
+    guess = 1 / len(np.unique(prepared.split.test_labels))
+    if isinstance(scores, Scores) and scores.ra < _NO_BETTER * guess and running.replicas.is_first:
         sys.stderr.write(
             f"gradpivot: the original is right for {100 * scores.ra:.1f} % of what is to be kept, which is no better "
             f"than a guess; are these its weights (--weights, --map) and its inputs (--normalise)?\n"

@@ -21,7 +21,6 @@ from gradpivot.dial.settings import DialSettings
 from gradpivot.dial.trust_region import Change, TrustRegion
 from gradpivot.geometry import limited
 from gradpivot.loop import Recipe, finite, paired_plan
-from gradpivot.tasks import loss_unit
 
 if TYPE_CHECKING:
     from torch import nn
@@ -108,7 +107,7 @@ class Dial:
         self._budget = fraction if method.budget is None else method.budget
         self._ramp = self._new_ramp(split)
         steps = paired_plan(split, method, loop.seed).total
-        self._region = TrustRegion.of_run(steps, loss_unit(task), self._goal.share(start), self._use)
+        self._region = TrustRegion.of_run(steps, task.loss_unit, self._goal.share(start), self._use)
         self._max_norm = self._use.max_move * self._search.weights_length / method.lr
         loop.attach(self)
 
@@ -130,7 +129,7 @@ class Dial:
             asked=self._asked + shift,
             full=goal.full + shift,
             retain_start=loop.retain_level(model, goal.task, split, method),
-            unit=loss_unit(goal.task) * goal.share(start),
+            unit=goal.task.loss_unit * goal.share(start),
             gives_back=goal.objective.gives_back,
             settings=self._use,
         )

@@ -21,7 +21,7 @@ from gradpivot.data import shuffled
 from gradpivot.dial.settings import SUITED, DialSettings
 from gradpivot.errors import GradPivotError
 from gradpivot.runtime import derive, isolated
-from gradpivot.tasks import degree_of, meaning_of, objective as find_objective
+from gradpivot.tasks import objective as find_objective
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -112,18 +112,18 @@ def find_goal(
     Raises:
         GradPivotError: if the task knows no degree, or the goal does not fit the split.
     """
-    if not hasattr(task, "forgetting"):
+    if not task.is_gradual:
         raise GradPivotError(
-            f"{type(task).__name__} has no 'forgetting', which gives the degree of forgetting of a batch; add it (see "
-            f"gradpivot.tasks.task), or use dial='angle'"
+            f"{type(task).__name__} has no 'forgetting', which gives the degree of forgetting of a batch; inherit from "
+            f"gradpivot.tasks.GradualTask and add it, or use dial='angle'"
         )
-    gradual, meant = cast("GradualTask", task), meaning_of(task, objective)
+    gradual, meant = cast("GradualTask", task), task.meant(objective)
     if goal_name(split.kind, task, asked) == "misclassified":
         return Misclassified(gradual, meant)
-    if not hasattr(task, "doubting"):
+    if not task.knows_doubt:
         raise GradPivotError(
-            f"{type(task).__name__} has no 'doubting', which gives the model's uncertainty about each sample; add it "
-            f"(see gradpivot.tasks.task), or use goal='misclassified'"
+            f"{type(task).__name__} has no 'doubting', which gives the model's uncertainty about each sample; inherit "
+            f"from gradpivot.tasks.DoubtingTask and add it, or use goal='misclassified'"
         )
     if split.kind == "class":
         raise GradPivotError(
@@ -135,7 +135,7 @@ def find_goal(
 
 def _are_records(kind: str, task: Task) -> bool:
     """Whether single samples are forgotten, of a task that knows a model's uncertainty about each."""
-    return kind != "class" and hasattr(task, "doubting")
+    return kind != "class" and task.knows_doubt
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Misclassified:
 
     def degree(self, model: nn.Module, batch: Any) -> Tensor:
         """Whether each sample is forgotten."""
-        return degree_of(self.task, model, batch, self.objective)
+        return self.task.degree(model, batch, self.objective)
 
     def share(self, start: float) -> float:
         """All of it."""

@@ -18,7 +18,6 @@ from gradpivot.data import shuffled
 from gradpivot.dial.segment import Segment, share_with
 from gradpivot.dial.settings import DialSettings
 from gradpivot.runtime import derive, isolated
-from gradpivot.tasks import loss_unit, predicts
 
 if TYPE_CHECKING:
     from torch import nn
@@ -72,9 +71,10 @@ class LineSearch:
         self.start = loop.replicas.from_first(self.degree)
         """The degree of forgetting before the run."""
         self._retain_start = loop.replicas.from_first(self.retain_loss)
-        self._unit = loss_unit(goal.task) * goal.share(self.start)
-        self._may_cost = getattr(goal.task, "may_cost", self._use.retain_budget * self._unit)
-        self._budget = self._may_cost
+        self._unit = goal.task.loss_unit * goal.share(self.start)
+        own = goal.task.retain_budget
+        self._retain_budget = self._use.retain_budget * self._unit if own is None else own
+        self._budget = self._retain_budget
         self._degrees: dict[float, float] = {}
 
     @torch.no_grad()
@@ -109,7 +109,7 @@ class LineSearch:
             asked: The degree of forgetting to land on.
             budget: Fraction of the retain-loss budget that may be spent.
         """
-        self._budget, self._degrees = budget * self._may_cost, {}
+        self._budget, self._degrees = budget * self._retain_budget, {}
         self._segment.ends_at(self._model)
         share = self._loop.replicas.from_first(lambda: self._affordable(self._share(asked)))
         self._put(share)
@@ -167,7 +167,7 @@ class LineSearch:
         if asked >= 1:
             # There is nothing beyond all of it that could make up for a sample too few; a degree that is no count may
             # never be quite 1.
-            near = 0.0 if predicts(self._task) else near / 2
+            near = 0.0 if self._task.predicts else near / 2
         reached = self._measured(1.0)
         if reached > asked + near:
             # Statistics taken anew may be enough to forget by: the line then begins elsewhere.

@@ -1,18 +1,13 @@
 from .classifiers.evaluation import (
     Known as Known,
     SetPredictions as SetPredictions,
-    check_scorable as check_scorable,
     evaluate as evaluate,
     predictions as predictions,
     same_kind as same_kind,
     scored_part as scored_part,
 )
 from .classifiers.membership import threshold_attack as threshold_attack
-from .generators.examination import (
-    Examination as Examination,
-    Examined as Examined,
-    check_examinable as check_examinable,
-)
+from .classifiers.scorer import ClassifierScorer as ClassifierScorer
 from .generators.frechet import statistics_of as statistics_of
 from .generators.judge import (
     Judge as Judge,
@@ -21,7 +16,9 @@ from .generators.judge import (
 )
 from .generators.judging import Judging as Judging
 from .generators.pictures import Pictures as Pictures
+from .generators.scorer import GeneratorScorer as GeneratorScorer, SampleScorer as SampleScorer
 from .generators.scores import Frechet as Frechet, GenerationScores as GenerationScores
+from .losses import LossScorer as LossScorer, LossScores as LossScores
 from .metrics.metric import Metric as Metric, Verdict as Verdict
 from .metrics.registry import (
     all_metrics as all_metrics,
@@ -32,5 +29,6 @@ from .metrics.registry import (
     steering_metrics as steering_metrics,
     unregister_metric as unregister_metric,
 )
-from .on_test import accuracy_on_test as accuracy_on_test, loss_on_test as loss_on_test
+from .on_test import OnTest as OnTest, score_on_test as score_on_test
+from .scorer import Examined as Examined, Scorer as Scorer, scorer_of as scorer_of
 from .scores import Scored as Scored, Scores as Scores

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,10 +18,30 @@ if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
     from gradpivot.tasks import Task
 
-__all__ = ["accuracy_on_test", "loss_on_test"]
+__all__ = ["LOOKED_AT", "OnTest", "accuracy_on_test", "loss_on_test", "mean_loss", "score_on_test"]
 
-_TEST_SCORED = 1024
-"""Test samples on which a generator's loss is taken: enough to see that it learns, and soon done."""
+LOOKED_AT = 1024
+"""Samples on which a generator's loss is taken: enough to see that it learns, and soon done."""
+
+
+class OnTest(NamedTuple):
+    """How good a model is on test data: the accuracy of one that predicts, else the loss."""
+
+    accuracy: float | None = None
+    loss: float | None = None
+
+
+def score_on_test(
+    model: nn.Module, split: ForgetSplit, task: Task, workers: int = 0, *, final: bool = True
+) -> OnTest:
+    """Accuracy or loss; unless it is the ``final`` word, of a generator nothing.
+
+    Raises:
+        NonFiniteError: if outputs or losses are not finite.
+    """
+    if task.predicts:
+        return OnTest(accuracy=accuracy_on_test(model, split, task, workers))
+    return OnTest(loss=loss_on_test(model, split, task, workers)) if final else OnTest()
 
 
 def accuracy_on_test(model: nn.Module, split: ForgetSplit, task: Task, workers: int = 0) -> float:
@@ -31,18 +51,24 @@ def accuracy_on_test(model: nn.Module, split: ForgetSplit, task: Task, workers: 
         return float(predictions(model, split.test, everything, task, workers=workers).correct.mean())
 
 
-@torch.no_grad()
 def loss_on_test(model: nn.Module, split: ForgetSplit, task: Task, workers: int = 0) -> float:
-    """The mean loss on a fixed part of the test set in eval mode, with the same random numbers for every model.
+    """The mean loss on a fixed part of the test set; see :func:`mean_loss`."""
+    part = scored_part(np.arange(len(split.test)), LOOKED_AT)
+    return mean_loss(model, split.test, part, task, workers)
+
+
+@torch.no_grad()
+def mean_loss(model: nn.Module, dataset: Any, indices: np.ndarray, task: Task, workers: int = 0) -> float:
+    """The mean training loss on some samples in eval mode, with the same random numbers for every model.
 
     Raises:
         NonFiniteError: if it is NaN or infinite.
     """
-    order = cut(scored_part(np.arange(len(split.test)), _TEST_SCORED), 64)
-    loader = Loader(split.test, next(model.parameters()).device, seed=0, workers=workers)
+    order = cut(indices, 64)
+    loader = Loader(dataset, next(model.parameters()).device, seed=0, workers=workers)
     with evaluating(model), isolated(derive(0, "test loss")):
         losses = [float(task.retain_loss(model, batch)) for batch in loader.batches(order, epoch=-1)]
     mean = float(np.average(losses, weights=[len(batch) for batch in order]))
     if not math.isfinite(mean):
-        raise NonFiniteError(f"the loss on the test set is {mean}")
+        raise NonFiniteError(f"the mean loss is {mean}")
     return mean

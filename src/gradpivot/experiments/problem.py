@@ -7,17 +7,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError, did_you_mean
-from gradpivot.evaluate import Judging
+from gradpivot.evaluate import Judging, SampleScorer, Scorer
 from gradpivot.experiments.problems import list_problems, problem_paths
-from gradpivot.methods import Retrain
+from gradpivot.experiments.recipes.recipe import filled
+from gradpivot.methods import Method, Retrain
 from gradpivot.models import Images, find_model
-from gradpivot.runs import Running
+from gradpivot.runs import Prepared, Running
 from gradpivot.runtime import describe_error, import_path
 from gradpivot.tasks import Classification
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import nn
 
+    from gradpivot.data import ForgetSplit
     from gradpivot.tasks import Task
 
 __all__ = ["Problem", "find_problem", "with_model"]
@@ -55,12 +59,51 @@ class Problem:
     @property
     def target(self) -> Callable[[Any], Any] | None:
         """Reads a sample's label; None where it is the second of a pair, which splits read faster by themselves."""
-        return None if self.task == Classification() else getattr(self.task, "target_of", None)
+        return None if self.task == Classification() else self.task.target_of
 
     @property
     def running(self) -> Running:
         """How its runs are computed, as far as the problem decides that; the seed and the machine are the caller's."""
         return Running(task=self.task, factory=self.model, retain_scored=self.retain_scored)
+
+    def scorer(
+        self,
+        classifier: Callable[[Problem], nn.Module] | None = None,
+        *,
+        judging: Judging | None = None,
+        folder: Path | None = None,
+        running: Running | None = None,
+    ) -> Scorer:
+        """How its models are scored: samples by a classifier if it has ``judging``, else as its task says.
+
+        Args:
+            classifier: From the problem of the classifier to that model, trained; called when the first samples are
+                judged. None for a scorer that only checks.
+            judging: Other settings than its own.
+            folder: Where statistics of real images are kept.
+            running: How models are looked at that predict; as :attr:`running` if not given.
+        """
+        judging = judging or self.judging
+        if judging is None:
+            return (running or self.running).scoring
+        made = judging.classifier
+        load = None if classifier is None else (lambda: classifier(find_problem(made)))
+        return SampleScorer(judging, load, self.task, folder)
+
+    def prepared(
+        self, model: nn.Module, split: ForgetSplit, method: Method, *, searches: bool = False, **options: Any
+    ) -> Prepared:
+        """A run on this problem, ready to start.
+
+        Args:
+            model: The original.
+            split: What to forget.
+            method: How; what it leaves open is as suits the problem. A training recipe is taken as it is.
+            searches: Whether it searches for a target.
+            **options: Fields of :class:`gradpivot.runs.Running`, such as ``seed`` and ``scorer``.
+        """
+        method = method if isinstance(method, Retrain) else filled(method, self.settings)
+        return Prepared.of(model, split, method, replace(self.running, **options), searches=searches)
 
     def training_recipe(self, name: str = "problem") -> Retrain:
         """How to train the model: the problem's own recipe, or a general one with this problem's augmentation.

@@ -8,7 +8,7 @@ from ._standings import Standings as Standings, Table as Table, standings as sta
 from .changes import really_changed as really_changed
 from .comparison import Comparison as Comparison
 from .dial import Dial as Dial
-from .frontier import Frontier as Frontier, Point as Point
+from .frontier import Frontier as Frontier, Point as Point, read_scores as read_scores
 from .generator_tables import compare_generators as compare_generators
 from .generators import (
     Generators as Generators,

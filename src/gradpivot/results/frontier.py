@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import GenerationScores, Scored, Scores, find_metric, standing_metrics
+from gradpivot.evaluate import GenerationScores, LossScores, Scored, Scores, find_metric, standing_metrics
 from gradpivot.results.pareto import distance, hypervolume, nondominated
 from gradpivot.results.selection import check_metric, parse_conditions
 
-__all__ = ["Frontier", "Point"]
+__all__ = ["Frontier", "Point", "read_scores"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Point:
         return cls(
             label=values["label"],
             settings=values["settings"],
-            scores=_scores(values["scores"]),
+            scores=read_scores(values["scores"]),
             knob=None if values["knob"] is None else float(values["knob"]),
             seconds=float(values["seconds"]),
             diverged=values["diverged"],
@@ -78,9 +78,12 @@ class Point:
         )
 
 
-def _scores(values: Mapping[str, Any]) -> Scored:
-    # Only a generator's scores say what its images were called.
-    return GenerationScores.from_dict(values) if "called" in values else Scores.from_dict(dict(values))
+def read_scores(values: Mapping[str, Any]) -> Scored:
+    """Read back the dictionary of any of our scores."""
+    # Only a generator's scores say what its images were called, or losses.
+    if "called" in values:
+        return GenerationScores.from_dict(values)
+    return LossScores.from_dict(values) if "forget_loss" in values else Scores.from_dict(dict(values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +217,6 @@ class Frontier:
             method=values["method"],
             knob=values["knob"],
             kind=values["kind"],
-            reference=_scores(reference) if reference else None,
+            reference=read_scores(reference) if reference else None,
             points=[Point.from_dict(point) for point in values["points"]],
         )

@@ -1,16 +1,17 @@
 from .checks import check_fits as check_fits, check_run as check_run
 from .folder import (
     read_config as read_config,
-    read_scores as read_scores,
+    read_metrics as read_metrics,
     refuse_used as refuse_used,
     write_run as write_run,
     write_training as write_training,
 )
 from .keys import record_key as record_key
 from .original import original_model as original_model, train_original as train_original
+from .result import Result as Result
 from .run import (
     Options as Options,
-    Result as Result,
+    Prepared as Prepared,
     Running as Running,
     run_method as run_method,
     split_for as split_for,

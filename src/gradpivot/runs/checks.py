@@ -12,14 +12,13 @@ from torch import nn
 
 from gradpivot.data import ForgetSplit, Loader
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import check_scorable
 from gradpivot.geometry import is_sharded
 from gradpivot.methods import Method
 from gradpivot.runtime import evaluating, isolated
-from gradpivot.tasks import Objective, check_per_sample, predicts
+from gradpivot.tasks import Objective, Task, check_per_sample
 
 if TYPE_CHECKING:
-    from gradpivot.tasks import Predictions, Task
+    from gradpivot.tasks import Predictions
 
 __all__ = ["check_fits", "check_run"]
 
@@ -31,9 +30,8 @@ def check_run(
     task: Task,
     *,
     seed: int = 0,
-    retain_scored: int | None = None,
 ) -> None:
-    """Raise, before anything is computed, if one of these is not what it should be, or what comes out not scorable.
+    """Raise, before anything is computed, if one of these is not what it should be.
 
     Args:
         model: The trained model.
@@ -41,7 +39,6 @@ def check_run(
         method: How.
         task: How to run the model on a batch.
         seed: The run's.
-        retain_scored: On how many retain samples RA is taken; None for all.
     """
     _check_model(model)
     if not isinstance(method, Method):
@@ -53,8 +50,11 @@ def check_run(
             f"the split is a {type(split).__name__}; say what to forget, for example "
             f"ForgetSplit.by_class(train, test, 3)"
         )
-    if predicts(task):
-        check_scorable(split, retain_scored)
+    if not isinstance(task, Task):
+        raise GradPivotError(
+            f"the task is a {type(task).__name__}; let it inherit from gradpivot.Classification, or from "
+            f"gradpivot.tasks.Task, which has defaults for all but two losses and the label of a sample"
+        )
     check_fits(model, split, task)
     if method.is_dialled:
         _check_degree(model, split, task, doubts=method.looks_at_unseen(split.kind, task))
@@ -89,10 +89,8 @@ def check_fits(
     with isolated(0), torch.no_grad(), evaluating(model):
         try:
             batch, samples = _two_of(split.retain_indices, model, split)
-            if predicts(task):
-                _check_predictions(task, task.predict(model, batch), samples)
-            else:
-                task.retain_loss(model, batch)
+            if (made := task.probe(model, batch)) is not None:
+                _check_predictions(task, made, samples)
         except GradPivotError:
             raise
         except Exception as error:

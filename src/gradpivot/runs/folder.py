@@ -17,11 +17,11 @@ from gradpivot.runtime import replacing, write_text
 
 if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
-    from gradpivot.evaluate import Scores
+    from gradpivot.evaluate import Scored
     from gradpivot.runs.run import Result
     from gradpivot.runs.training import Trained
 
-__all__ = ["read_config", "read_scores", "refuse_used", "write_run", "write_training"]
+__all__ = ["read_config", "read_metrics", "refuse_used", "write_run", "write_training"]
 
 _SCHEMA = "gradpivot.run/1"
 _TRAINING_SCHEMA = "gradpivot.training/1"
@@ -45,7 +45,7 @@ def write_run(
     config: Mapping[str, Any],
     split: ForgetSplit,
     result: Result,
-    original: Scores | None = None,
+    original: Scored,
 ) -> None:
     """Write the folder; ``metrics.json`` comes last, so a folder that has it is complete.
 
@@ -64,11 +64,13 @@ def write_run(
     _write_history(folder / "history.csv", result.history)
     facts = {"method": result.method.label, "split": split.hash, "diverged": result.diverged}
     save_weights(result.model, folder / "model.safetensors", facts)
+    if result.pictures is not None:
+        result.pictures.save(folder / "samples.png")
     metrics = {
         "schema": _SCHEMA,
         "label": result.method.label,
-        "scores": None if result.scores is None else result.scores.to_dict(),
-        "original": None if original is None else original.to_dict(),
+        "scores": result.scores.to_dict(),
+        "original": original.to_dict(),
         "asked_ua": result.asked_ua,
         "seconds": result.seconds,
         "diverged": result.diverged,
@@ -126,28 +128,28 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def read_scores(folder: Path) -> dict[str, Any]:
-    """The scores a run recorded.
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """What a run recorded: ``scores``, ``diverged``, ….
 
     Raises:
-        GradPivotError: if there are none or they are damaged.
+        GradPivotError: if there are no scores or they are damaged.
     """
     try:
-        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         if metrics["schema"] == _TRAINING_SCHEMA:
             raise GradPivotError(
                 f"{folder} is a training's; repeat it with gradpivot train --config {folder}/config.yaml --out another"
             )
-        if metrics["scores"] is None:
+        if not isinstance(metrics["scores"], dict):
             raise GradPivotError(
-                f"{folder} is a generator's run, which has no RA, UA, TA and MIA; judge its samples"
+                f"{folder} has no scores: an earlier version kept none of a generator; run it again"
             )
-        scores: dict[str, Any] = metrics["scores"]
+        _ = metrics["diverged"]
     except FileNotFoundError:
         raise GradPivotError(f"{folder} has no metrics.json: that run did not finish") from None
     except (ValueError, KeyError, TypeError) as error:
         raise GradPivotError(f"{folder}/metrics.json is damaged ({error})") from None
-    return scores
+    return metrics
 
 
 def _write_history(path: Path, history: Mapping[str, list[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""One run: a method on a model, scored and with its provenance. What :mod:`gradpivot.api.verbs` and sweeps share."""
+"""One run: prepared once, then run and scored. What the API, the command line, sweeps and experiments share."""
 
 from __future__ import annotations
 
@@ -13,148 +13,22 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from torch import nn
 
 from gradpivot.data import default_batch_size
-from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate import Scored, Scores, evaluate
+from gradpivot.errors import NonFiniteError
+from gradpivot.evaluate import Examined, Scored, Scorer, scorer_of
 from gradpivot.loop import Loop, Outcome, Progress, recalibrate_over
 from gradpivot.methods import Method
 from gradpivot.models import class_name, structure, weights_digest
-from gradpivot.results import Point
 from gradpivot.runs.checks import check_run
+from gradpivot.runs.keys import record_key
+from gradpivot.runs.result import Result
 from gradpivot.runtime import Replicas, environment
-from gradpivot.tasks import Classification, predicts
+from gradpivot.tasks import Classification
 
 if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
     from gradpivot.tasks import Task
 
-__all__ = ["Options", "Result", "Running", "run_method", "split_for"]
-
-
-MISSED = 0.03
-"""Landing is exact to a point; a degree missed by more than this was not reached."""
-MISSED_WAY = 0.1
-"""The same for a degree of doubt, as a share of the way to it."""
-FEW_STEPS = 40
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What unlearning gave.
-
-    Attributes:
-        model: The new model; the last finite weights if the run diverged.
-        scores: RA, UA, TA, MIA as fractions; zeros if the run diverged. None for a generator, which predicts no label
-            and is judged by what it makes.
-        method: What was run.
-        history: Telemetry, one list per column, one entry per step.
-        seconds: Wall-clock of unlearning, preparation included, evaluation not.
-        evaluation_seconds: Wall-clock of scoring what came out.
-        diverged: None, or the step and the reason.
-        note: What the method has to say of the run, if there is something to be told.
-        provenance: Split, seed, settings, versions, machine class, date.
-    """
-
-    model: nn.Module
-    scores: Scores | None
-    method: Method
-    history: dict[str, list[Any]]
-    seconds: float
-    evaluation_seconds: float
-    diverged: dict[str, Any] | None
-    provenance: dict[str, Any]
-    note: str | None = None
-
-    @property
-    def asked_ua(self) -> float | None:
-        """The UA that was asked for by γ as a degree; None for what asks for none."""
-        asked = self.history.get("asked")
-        if not asked or self.scores is None or self._looked_at_unseen:
-            return None
-        return float(asked[-1])
-
-    @property
-    def _looked_at_unseen(self) -> bool:
-        return bool(self.provenance.get("looked_at_unseen"))
-
-    @property
-    def is_original(self) -> bool:
-        """Whether the model is the one that was given, bit for bit."""
-        return bool(weights_digest(self.model) == self.provenance["original_weights"])
-
-    @property
-    def missed(self) -> str | None:
-        """One line if much less was forgotten than was asked for, with what may help; None if it was not."""
-        gamma = getattr(self.method, "gamma", 0.0)
-        if self.scores is None or self.diverged or gamma == 0:
-            return None
-        unchanged = self.is_original
-        told = self.note or (
-            self._missed_doubt(unchanged) if self._looked_at_unseen else self._missed_ua(unchanged)
-        )
-        return f"the model is the original, unchanged: {told}" if told and unchanged else told
-
-    def _missed_ua(self, unchanged: bool) -> str | None:
-        asked = self.asked_ua
-        assert self.scores is not None
-        if asked is None or (self.scores.ua >= asked - MISSED and not unchanged):
-            return None
-        reached = f"asked for UA {100 * asked:.1f} %, reached {100 * self.scores.ua:.1f} %"
-        return f"{reached}: {self._help(unchanged)}"
-
-    def _missed_doubt(self, unchanged: bool) -> str | None:
-        if not self.history.get("asked"):
-            return None
-        start, most, asked, reached = (
-            self.history[name][-1] for name in ("start", "most", "asked", "reached")
-        )
-        near = max(MISSED_WAY * (asked - start), MISSED * (most - start))
-        if reached >= asked - near and not unchanged:
-            return None
-        doubt = f"asked for a mean doubt of {100 * asked:.2f} %, reached {100 * reached:.2f} %"
-        return f"{doubt}: {self._help(unchanged)}"
-
-    def _help(self, unchanged: bool) -> str:
-        steps, kind = len(self.history.get("step", ())), self.provenance["split"]["kind"]
-        if steps < FEW_STEPS:
-            return f"{steps} steps are few, allow it more epochs"
-        told = "more would have cost too much of what is kept"
-        if kind == "class" and not unchanged:
-            return f"{told}; a longer run may find a way"
-        if kind != "class" and not self._looked_at_unseen:
-            told += ". A retrained model recognises most single records, too"
-        # γ = 1 is allowed all of it without being told.
-        spent = getattr(self.method, "gamma", 1.0) == 1 or getattr(self.method, "budget", None) == 1
-        cost = "" if spent else "allow all that a run may cost (budget 1), "
-        return (
-            f"{told}. A longer run may find a way; or {cost}ask for a target (until), or take a point of a quick trace "
-            f"(docs/quickstart.md)"
-        )
-
-    def point(self, judged: Scored | None = None) -> Point:
-        """The run as a point of a frontier.
-
-        Args:
-            judged: What a generator scored in an examination.
-
-        Raises:
-            GradPivotError: for a generator's without that.
-        """
-        scores = judged or self.scores
-        if scores is None:
-            raise GradPivotError(
-                "a generator has no RA, UA, TA and MIA, so it is no point of their frontier; judge its samples"
-            )
-        settings = self.method.to_dict()
-        knob = settings.get(self.method.walked) if self.method.walked else None
-        return Point(
-            label=self.method.label,
-            settings=settings,
-            scores=scores,
-            knob=knob,
-            seconds=self.seconds,
-            diverged=self.diverged,
-            history=self.history,
-        )
+__all__ = ["Options", "Prepared", "Result", "Running", "run_method", "split_for"]
 
 
 def _told(task: Task) -> Any:
@@ -186,6 +60,7 @@ class Options(TypedDict, total=False):
     precision: str
     compile: bool
     replicas: Replicas | None
+    scorer: Scorer | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +80,7 @@ class Running:
         precision: One of :data:`gradpivot.loop.precision.PRECISIONS`, for the losses' passes.
         compile: Let ``torch.compile`` make their code.
         replicas: The processes that do it together: those of the process group if there is one.
+        scorer: How what comes out is scored; the task's, or the usual one of its kind, if None.
     """
 
     seed: int = 0
@@ -219,6 +95,7 @@ class Running:
     precision: str = "float32"
     compile: bool = False
     replicas: Replicas = field(default_factory=Replicas.current)
+    scorer: Scorer | None = None
 
     @classmethod
     def of(cls, **options: Unpack[Options]) -> Running:
@@ -276,6 +153,11 @@ class Running:
         """What scoring has to know."""
         return {"retain_scored": self.retain_scored, "workers": self.workers, "replicas": self.replicas}
 
+    @property
+    def scoring(self) -> Scorer:
+        """The scorer."""
+        return self.scorer or scorer_of(self.task, **self.looking)
+
     def provenance(self, split: ForgetSplit, method: Method, original: nn.Module) -> dict[str, Any]:
         """What a run came from: split, seed, settings, original weights, versions, machine class, date."""
         return {
@@ -291,60 +173,120 @@ class Running:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A run that can start: everything is resolved and checked, once.
+
+    Attributes:
+        model: The trained model; it is not changed.
+        split: What to forget, with validation data where the method or a search steers by them.
+        method: How.
+        running: How it is computed and scored.
+    """
+
+    model: nn.Module
+    split: ForgetSplit
+    method: Method
+    running: Running
+
+    @classmethod
+    def of(
+        cls,
+        model: nn.Module,
+        split: ForgetSplit,
+        method: Method,
+        running: Running | None = None,
+        *,
+        searches: bool = False,
+    ) -> Prepared:
+        """Check everything that a run needs, before anything is computed.
+
+        A method that steers by held-out data gets validation data, if the split has none: half of the test data, which
+        are then not among those of the final scores. So does a run that ``searches`` for a target.
+
+        Raises:
+            GradPivotError: if one of these is not what it should be, or what comes out could not be scored.
+        """
+        running = running or Running()
+        check_run(model, split, method, running.task, seed=running.seed)
+        running = replace(running, scorer=running.scoring)
+        prepared = cls(model=model, split=split, method=method, running=running)
+        prepared.scorer.check(split)
+        divided = split.with_validation() if searches else split_for(method, split, running.task)
+        if divided is not split:
+            prepared.scorer.check(divided)
+        return replace(prepared, split=divided)
+
+    @property
+    def scorer(self) -> Scorer:
+        """How models are scored."""
+        return self.running.scoring
+
+    @property
+    def key(self) -> str:
+        """What identifies the run; see :meth:`Running.key`."""
+        return self.running.key(self.split, self.method, self.model)
+
+    @property
+    def record_key(self) -> str:
+        """What identifies its record: the run, and what else its scores depend on."""
+        device = str(next(self.model.parameters()).device)
+        return record_key(self.key, device, self.running.retain_scored)
+
+    def original(self) -> Scored:
+        """The scores of the model before the run."""
+        return self.scorer.scores(self.model, self.split)
+
+    def outcome(self) -> Outcome:
+        """Run the method, and do not score what comes out."""
+        return self._ran(self.running.loop(self.running.checkpoint))
+
+    def run(self) -> Result:
+        """Run the method and score what comes out."""
+        running = self.running
+        loop = running.loop(running.checkpoint)
+        outcome = self._ran(loop)
+        unlearned = time.perf_counter()
+        outcome, found = self._scored(outcome, loop)
+        if running.checkpoint is not None and running.replicas.is_first and not running.keep_checkpoint:
+            running.checkpoint.unlink(missing_ok=True)
+        return Result(
+            model=outcome.model,
+            scores=found.scores,
+            method=self.method,
+            history=outcome.history,
+            seconds=outcome.seconds,
+            evaluation_seconds=time.perf_counter() - unlearned,
+            diverged=outcome.diverged,
+            provenance=running.provenance(self.split, self.method, self.model),
+            note=outcome.note,
+            pictures=found.pictures,
+        )
+
+    def _ran(self, loop: Loop) -> Outcome:
+        return loop.run(self.method, self.model, self.running.task, self.split, key=self.key)
+
+    def _scored(self, outcome: Outcome, loop: Loop) -> tuple[Outcome, Examined]:
+        """What came out and its scores; a last step that went too far is taken back."""
+        if not outcome.diverged:
+            try:
+                return outcome, self.scorer.examine(outcome.model, self.split)
+            except NonFiniteError:
+                # No loss was taken after the last step: the scores are the first to see.
+                loop.undo_last_step()
+                last = len(outcome.history.get("step", ())) - 1
+                told = {"step": last, "reason": "the outputs are not finite after the last step"}
+                outcome = replace(outcome, diverged=told)
+        return outcome, Examined(self.scorer.of_diverged(self.split))
+
+
 def run_method(
     model: nn.Module, split: ForgetSplit, method: Method, running: Running | None = None
 ) -> Result:
-    """Run one method and score what comes out.
-
-    A method that steers by never-seen data gets validation data, if the split has none: half of the test data, which
-    are then not among those of the final scores.
-
-    Args:
-        model: The trained model; it is not changed.
-        split: What to forget.
-        method: How.
-        running: How it is computed; as usual if not given.
-    """
-    running = running or Running()
-    check_run(model, split, method, running.task, seed=running.seed, retain_scored=running.retain_scored)
-    split = split_for(method, split, running.task)
-    loop = running.loop(running.checkpoint)
-    outcome = loop.run(method, model, running.task, split, key=running.key(split, method, model))
-    unlearned = time.perf_counter()
-    outcome, scores = _scored(outcome, loop, split, running)
-    if running.checkpoint is not None and running.replicas.is_first and not running.keep_checkpoint:
-        running.checkpoint.unlink(missing_ok=True)
-    return Result(
-        model=outcome.model,
-        scores=scores,
-        method=method,
-        history=outcome.history,
-        seconds=outcome.seconds,
-        evaluation_seconds=time.perf_counter() - unlearned,
-        diverged=outcome.diverged,
-        provenance=running.provenance(split, method, model),
-        note=outcome.note,
-    )
+    """Prepare a run and run it; see :class:`Prepared`."""
+    return Prepared.of(model, split, method, running).run()
 
 
 def split_for(method: Method, split: ForgetSplit, task: Task) -> ForgetSplit:
     """The split, with validation data for a method that steers by them."""
     return split.with_validation() if method.looks_at_unseen(split.kind, task) else split
-
-
-def _scored(
-    outcome: Outcome, loop: Loop, split: ForgetSplit, running: Running
-) -> tuple[Outcome, Scores | None]:
-    """What came out and its scores; a last step that went too far is taken back."""
-    if not predicts(running.task):
-        return outcome, None
-    if outcome.diverged:
-        return outcome, Scores.of_diverged()
-    try:
-        return outcome, evaluate(outcome.model, split, running.task, **running.looking)
-    except NonFiniteError:
-        # No loss was taken after the last step: the scores are the first to see.
-        loop.undo_last_step()
-        last = len(outcome.history.get("step", ())) - 1
-        told = {"step": last, "reason": "the outputs are not finite after the last step"}
-        return replace(outcome, diverged=told), Scores.of_diverged()

@@ -20,11 +20,10 @@ from torch import nn
 
 from gradpivot.data import ForgetSplit, batch_count
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate import accuracy_on_test, loss_on_test
+from gradpivot.evaluate import OnTest, score_on_test
 from gradpivot.loop import Loop, Outcome, Progress, plain_batch_size
 from gradpivot.models import constants, structure
 from gradpivot.runtime import environment
-from gradpivot.tasks import predicts
 
 if TYPE_CHECKING:
     from gradpivot.experiments import Problem
@@ -179,16 +178,15 @@ def train_model(
     )
     outcome = loop.run(FitToAll(recipe, watching), model, task, split, key=_key(facts, model))
     outcome, score, last_seconds = _scored(outcome, loop, split, task, workers)
-    accuracy, loss = (score, None) if predicts(task) else (None, score)
     evaluation_seconds = sum(outcome.history.get("evaluation_seconds", ())) + last_seconds
     seconds = outcome.seconds + last_seconds - evaluation_seconds
     steps = len(outcome.history.get("step", ()))
     return Trained(
         model=outcome.model.eval(),
         recipe=recipe,
-        epochs=watching.finished(outcome.history, accuracy, outcome.diverged is not None),
-        test_accuracy=accuracy,
-        test_loss=loss,
+        epochs=watching.finished(outcome.history, score.accuracy, outcome.diverged is not None),
+        test_accuracy=score.accuracy,
+        test_loss=score.loss,
         seconds=seconds,
         evaluation_seconds=evaluation_seconds,
         images_per_second=steps / watching.per_epoch * len(split.train) / seconds,
@@ -199,21 +197,20 @@ def train_model(
 
 def _scored(
     outcome: Outcome, loop: Loop, split: ForgetSplit, task: Task, workers: int
-) -> tuple[Outcome, float | None, float]:
-    """What came out, its accuracy (a generator's loss) and the seconds that took.
+) -> tuple[Outcome, OnTest, float]:
+    """What came out, how good it is and the seconds that took.
 
     A last step that went too far is taken back.
     """
     started = time.perf_counter()
     if outcome.diverged:
-        return outcome, None, 0.0
+        return outcome, OnTest(), 0.0
     try:
-        look = accuracy_on_test if predicts(task) else loss_on_test
-        score = look(outcome.model, split, task, workers)
+        score = score_on_test(outcome.model, split, task, workers)
     except NonFiniteError as error:
         loop.undo_last_step()
         last = len(outcome.history["step"]) - 1
-        return replace(outcome, diverged={"step": last, "reason": str(error)}), None, 0.0
+        return replace(outcome, diverged={"step": last, "reason": str(error)}), OnTest(), 0.0
     return outcome, score, time.perf_counter() - started
 
 
@@ -231,7 +228,7 @@ class _Watching:
     ) -> None:
         self.per_epoch = batch_count(len(split.train), plain_batch_size(recipe))
         self._last, self._tell = recipe.epochs, tell
-        self._every = every if predicts(task) else 0
+        self._every = every
         self._split, self._task, self._workers = split, task, workers
 
     def __call__(self, model: nn.Module, loop: Loop, ends_epoch: bool) -> dict[str, float | None]:
@@ -247,7 +244,8 @@ class _Watching:
             started = time.perf_counter()
             # Where outputs are not finite the next loss is not either, and the Loop's guard ends the run.
             with suppress(NonFiniteError):
-                columns["test_accuracy"] = accuracy_on_test(model, self._split, self._task, self._workers)
+                seen = score_on_test(model, self._split, self._task, self._workers, final=False)
+                columns["test_accuracy"] = seen.accuracy
             columns["evaluation_seconds"] = time.perf_counter() - started
         self._told(Epoch(number, statistics.fmean(losses[-self.per_epoch :]), columns["test_accuracy"]))
         return columns

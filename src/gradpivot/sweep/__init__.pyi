@@ -9,5 +9,5 @@ from .engines.job import (
 )
 from .engines.registry import list_engines as list_engines, start_engine as start_engine
 from .store.store import Failure as Failure, Store as Store
-from .study import run_study as run_study
+from .study import Runs as Runs, run_study as run_study
 from .sweeping import State as State, Sweep as Sweep

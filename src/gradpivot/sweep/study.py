@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.evaluate import evaluate
 from gradpivot.methods import Method
+from gradpivot.models import load_weights, save_weights
 from gradpivot.results import Comparison, Frontier, Point
-from gradpivot.runs import original_model, record_key, run_method, split_for
+from gradpivot.runs import Prepared, Result, original_model, split_for
 from gradpivot.runtime import environment
 from gradpivot.sweep.store.records import Records
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
     from gradpivot.experiments import Problem
 
-__all__ = ["run_study"]
+__all__ = ["Runs", "run_study"]
 
 Report = Callable[[int, int, str], None]
 """Called with (runs done, runs in all, what runs now)."""
@@ -42,6 +42,7 @@ def run_study(
     workers: int = 0,
     precision: str = "float32",
     compile: bool = False,
+    keep_models: bool = False,
 ) -> Comparison:
     """Run every method of every series once, beside the original and a retrained reference.
 
@@ -61,11 +62,12 @@ def run_study(
         workers: Data-loading processes; never changes a number.
         precision: Number format of the losses' passes, for the reference too.
         compile: Whether ``torch.compile`` makes their code.
+        keep_models: Whether the weights of every run are kept, too, for :meth:`Runs.result`.
     """
     # If one of them steers by never-seen data, all are scored on the others.
     for method in (method for methods in series.values() for method in methods):
         split = split_for(method, split, problem.task)
-    records = Records(folder / "runs")
+    runs = Runs(folder)
     total = 1 + reference + sum(len(methods) for methods in series.values())
     done = 0
 
@@ -76,28 +78,25 @@ def run_study(
     tell("the original model")
     if model is None:
         model = original_model(problem, split, seed, folder / f"original-{seed}.safetensors")
-    computed = {"precision": precision, "compile": compile}
-    one = partial(_recorded, records, problem, model, split, seed=seed, workers=workers, computed=computed)
-    scores = evaluate(
-        model,
-        split,
-        problem.task,
-        workers=workers,
-        retain_scored=problem.retain_scored,
-    )
-    original = Point(label="Original", settings={}, scores=scores)
+    computed: dict[str, Any] = {"precision": precision, "compile": compile}
+
+    def ready(method: Method) -> Prepared:
+        return problem.prepared(model, split, method, seed=seed, workers=workers, **computed)
+
+    start = ready(problem.training)
+    original = Point(label="Original", settings={}, scores=start.original())
     done += 1
     retrained = None
     if reference:
         tell("retraining without the forgotten data")
-        retrained = replace(one(problem.training), label="Retrain")
+        retrained = replace(runs.point(start), label="Retrain")
         done += 1
     frontiers = []
     for name, methods in series.items():
         points = []
         for method in methods:
             tell(f"{name}: {method.label}")
-            points.append(one(method))
+            points.append(runs.point(ready(method), keep_model=keep_models))
             done += 1
         frontiers.append(
             Frontier(
@@ -121,31 +120,57 @@ def run_study(
             "training": problem.training.to_dict(),
             "environment": environment(str(next(model.parameters()).device)),
             **computed,
-            "damaged_records_redone": [path.name for path in records.damaged],
+            "damaged_records_redone": [path.name for path in runs.damaged],
             **(provenance or {}),
         },
     )
 
 
-def _recorded(
-    records: Records,
-    problem: Problem,
-    model: nn.Module,
-    split: ForgetSplit,
-    method: Method,
-    *,
-    seed: int,
-    workers: int,
-    computed: Mapping[str, Any],
-) -> Point:
-    """The run's point, from its record or by running it."""
-    device = str(next(model.parameters()).device)
-    running = replace(problem.running, seed=seed, workers=workers, **computed)
-    key = record_key(running.key(split, method, model), device, problem.retain_scored)
-    known = records.get(key)
-    if known is not None:
-        return Point.from_dict(known)
-    result = run_method(model, split, method, running)
-    point = result.point()
-    records.put(key, point.to_dict())
-    return point
+class Runs:
+    """The runs of a study on disk: what was run once is read back.
+
+    Args:
+        folder: The study's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._records, self._models = Records(folder / "runs"), folder / "models"
+
+    @property
+    def damaged(self) -> list[Path]:
+        """Records that could not be read and were made again."""
+        return self._records.damaged
+
+    def point(self, prepared: Prepared, *, keep_model: bool = False) -> Point:
+        """The run's point, from its record or by running it; its weights are kept for :meth:`result` if asked for."""
+        known = self._records.get(prepared.record_key)
+        return self._made(prepared, keep_model).point() if known is None else Point.from_dict(known)
+
+    def result(self, prepared: Prepared) -> Result:
+        """The whole run with its model, from its record and weights; run again if these were not kept."""
+        known, weights = self._records.get(prepared.record_key), self._weights(prepared)
+        if known is None or not weights.exists():
+            return self._made(prepared, keep_model=True)
+        model = copy.deepcopy(prepared.model)
+        load_weights(model, weights)
+        return Result(
+            model=model,
+            scores=Point.from_dict(known).scores,
+            method=prepared.method,
+            history=known["history"],
+            seconds=known["seconds"],
+            evaluation_seconds=0.0,
+            diverged=known["diverged"],
+            provenance=prepared.running.provenance(prepared.split, prepared.method, prepared.model),
+            note=known.get("note"),
+        )
+
+    def _made(self, prepared: Prepared, keep_model: bool) -> Result:
+        result = prepared.run()
+        if keep_model:
+            save_weights(result.model, self._weights(prepared), {"method": result.method.label})
+        self._records.put(prepared.record_key, {**result.point().to_dict(), "note": result.note})
+        return result
+
+    def _weights(self, prepared: Prepared) -> Path:
+        return self._models / f"{prepared.record_key}.safetensors"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,17 +14,16 @@ from safetensors.torch import load as load_tensors, save as save_tensors
 from torch import nn
 
 from gradpivot.data import ForgetSplit
-from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate import Examination, GenerationScores, Known, Pictures, check_examinable, evaluate
+from gradpivot.errors import GradPivotError
+from gradpivot.evaluate import Pictures, Scorer
 from gradpivot.experiments import Problem, find_problem
 from gradpivot.loop import Checkpoint, Progress
 from gradpivot.methods import make_method
 from gradpivot.models import constants, structure, weights_digest
 from gradpivot.results import Point, Record, really_changed
-from gradpivot.runs import Result, run_method, train_original
+from gradpivot.runs import train_original
 from gradpivot.runtime import environment, isolated
 from gradpivot.sweep.cell import Cell, Setting, digest_of
-from gradpivot.tasks import Diffusion
 
 __all__ = [
     "check_setting", "check_targets", "judge_setting", "original_weights", "own_settings", "run_cell", "setting_of",
@@ -33,8 +31,8 @@ __all__ = [
 
 # A worker walks through the cells target by target, so a few splits and models at hand are enough.
 _AT_HAND = 8
-_ORIGINALS: dict[str, tuple[nn.Module, Known]] = {}
-_EXAMINATIONS: dict[tuple[Any, ...], Examination] = {}
+_ORIGINALS: dict[str, tuple[nn.Module, Scorer | None]] = {}
+_SCORERS: dict[tuple[Any, ...], Scorer] = {}
 
 
 def setting_of(problem: str, threads: int, device: str) -> Setting:
@@ -101,24 +99,18 @@ def _given_original(problem: str) -> str | None:
 
 
 def _versions(problem: Problem) -> dict[str, str | None]:
-    """The versions that numbers depend on; diffusers makes networks and schedules of diffusion, and nothing else."""
+    """The versions that numbers depend on."""
     facts = environment()
-    names = (
-        "torch",
-        "numpy",
-        "scikit-learn",
-        *(["diffusers"] if isinstance(problem.task, Diffusion) else []),
-    )
+    names = ("torch", "numpy", "scikit-learn", *problem.task.packages)
     packages = {name: facts["packages"][name] for name in names}
     return {"gradpivot": facts["gradpivot"], "code": facts["code"], **packages}
 
 
 def check_targets(problem: str, targets: Sequence[Mapping[str, Any]]) -> None:
     """Raise, before anything runs, if something is to be forgotten that the data do not have."""
+    scorer = _problem(problem).scorer()
     for target in targets:
-        split = _split(problem, _hashable(target), 0)
-        if _problem(problem).judging is not None:
-            check_examinable(split)
+        scorer.check(_split(problem, _hashable(target), 0))
 
 
 def own_settings(problem: str) -> Mapping[str, Any]:
@@ -168,12 +160,13 @@ def run_cell(
     started = time.perf_counter()
     torch.set_num_threads(cell.setting.threads)
     split = _split(cell.setting.problem, _hashable(cell.target), cell.seed)
-    model, known = _original(cell, original)
-    examination = _examination(cell, judge, shared)
+    scorer = _scorer(cell, judge, shared)
+    model, of_original = _original(cell, original, scorer)
     if cell.role == "original":
-        done = _scored(cell, split, model, known, examination)
+        scores, pictures = of_original.examine(model, split)
+        done = _Done(Point(label="Original", settings={}, scores=scores), pictures=pictures)
     else:
-        done = _unlearned(cell, split, model, examination, checkpoint, progress)
+        done = _unlearned(cell, split, model, scorer, checkpoint, progress)
     return Record(
         key=cell.key,
         problem=cell.setting.name,
@@ -207,56 +200,30 @@ class _Done(NamedTuple):
     pictures: Pictures | None = None
 
 
-def _scored(
-    cell: Cell, split: ForgetSplit, model: nn.Module, known: Known, examination: Examination | None
-) -> _Done:
-    """The original as it is."""
-    if examination is not None:
-        judged, pictures = examination.of(model)
-        return _Done(Point(label="Original", settings={}, scores=judged), pictures=pictures)
-    problem = _problem(cell.setting.problem)
-    task = problem.task
-    scores = evaluate(model, split, task, retain_scored=problem.retain_scored, known=known)
-    return _Done(Point(label="Original", settings={}, scores=scores))
-
-
 def _unlearned(
     cell: Cell,
     split: ForgetSplit,
     model: nn.Module,
-    examination: Examination | None,
+    scorer: Scorer,
     checkpoint: Path | None,
     progress: Progress | None,
 ) -> _Done:
     """A method's run, or the reference."""
-    problem, method = _problem(cell.setting.problem), make_method(cell.method)
-    running = replace(
-        problem.running, seed=cell.seed, progress=progress, checkpoint=checkpoint, keep_checkpoint=True
+    prepared = _problem(cell.setting.problem).prepared(
+        model,
+        split,
+        make_method(cell.method),
+        seed=cell.seed,
+        progress=progress,
+        checkpoint=checkpoint,
+        keep_checkpoint=True,
+        scorer=scorer,
     )
     if checkpoint is not None and checkpoint.exists():
-        _discard_unusable(checkpoint, running.key(split, method, model))
-    result = run_method(model, split, method, running)
-    told = telemetry(result.history)
-    if examination is None:
-        timing = {"unlearning": result.seconds, "evaluation": result.evaluation_seconds}
-        return _Done(result.point(), timing, told)
-    started = time.perf_counter()
-    point, pictures = _examined(result, examination, split)
-    timing = {"unlearning": result.seconds, "evaluation": time.perf_counter() - started}
-    return _Done(point, timing, told, pictures)
-
-
-def _examined(result: Result, examination: Examination, split: ForgetSplit) -> tuple[Point, Pictures | None]:
-    """A generator's run as a point, and what it drew."""
-    lost = GenerationScores.of_diverged([int(name) for name in split.classes])
-    if result.diverged:
-        return result.point(lost), None
-    try:
-        scores, pictures = examination.of(result.model)
-    except NonFiniteError as error:
-        diverged = {"step": len(result.history.get("step", ())) - 1, "reason": str(error)}
-        return replace(result, diverged=diverged).point(lost), None
-    return result.point(scores), pictures
+        _discard_unusable(checkpoint, prepared.key)
+    result = prepared.run()
+    timing = {"unlearning": result.seconds, "evaluation": result.evaluation_seconds}
+    return _Done(result.point(), timing, telemetry(result.history), result.pictures)
 
 
 def _discard_unusable(path: Path, key: str) -> None:
@@ -318,38 +285,41 @@ def _split(problem: str, target: tuple[tuple[str, Any], ...], seed: int) -> Forg
     return split.with_validation()
 
 
-def _original(cell: Cell, weights: Callable[[], bytes]) -> tuple[nn.Module, Known]:
-    """The original model, by its key, and what it predicts: the weights of the last few are not read again."""
+def _original(cell: Cell, weights: Callable[[], bytes], scorer: Scorer) -> tuple[nn.Module, Scorer]:
+    """The original model, by its key, and what scores it: the weights of the last few are not read again."""
     key = cell.original_key
     if key not in _ORIGINALS:
-        model = _problem(cell.setting.problem).model()
-        model.load_state_dict(load_tensors(weights()))
-        while len(_ORIGINALS) >= _AT_HAND:
-            _ORIGINALS.pop(next(iter(_ORIGINALS)))
-        _ORIGINALS[key] = model.to(cell.setting.device).eval(), Known()
-    return _ORIGINALS[key]
+        model = _loaded(_problem(cell.setting.problem), weights, cell.setting.device)
+        own = scorer.of_one_model()
+        # One that remembers its model serves all targets; any other is of this target.
+        _at_hand(_ORIGINALS, key, (model, None if own is scorer else own))
+    model, remembering = _ORIGINALS[key]
+    return model, remembering or scorer
 
 
-def _examination(cell: Cell, weights: Callable[[], bytes] | None, shared: Path | None) -> Examination | None:
-    """The examination of a problem's generators; the real images are looked at once for each thing to forget."""
-    if cell.setting.judging is None:
-        return None
+def _scorer(cell: Cell, judge: Callable[[], bytes] | None, shared: Path | None) -> Scorer:
+    """The scorer of a problem's models; real images are looked at once for each thing to forget."""
+    problem = _problem(cell.setting.problem)
     key = (cell.setting.judge_key or "", cell.setting.problem, _hashable(cell.target), cell.seed)
-    if key not in _EXAMINATIONS:
-        problem = _problem(cell.setting.problem)
-        if problem.judging is None or weights is None or not isinstance(problem.task, Diffusion):
-            raise GradPivotError(f"the problem {problem.name} does not say how its samples are judged")
-        classifier = _problem(problem.judging.classifier).model()
-        classifier.load_state_dict(load_tensors(weights()))
-        split = _split(cell.setting.problem, _hashable(cell.target), cell.seed)
-        while len(_EXAMINATIONS) >= _AT_HAND:
-            _EXAMINATIONS.pop(next(iter(_EXAMINATIONS)))
+    if key not in _SCORERS:
+        load = None if judge is None else (lambda found: _loaded(found, judge, cell.setting.device))
         # By Inception's features they take many minutes, in every worker that has to make them itself.
         kept = shared and shared / digest_of(key)
-        _EXAMINATIONS[key] = Examination(
-            problem.judging, classifier.to(cell.setting.device).eval(), problem.task, split, kept
-        )
-    return _EXAMINATIONS[key]
+        _at_hand(_SCORERS, key, problem.scorer(load, folder=kept))
+    return _SCORERS[key]
+
+
+def _loaded(problem: Problem, weights: Callable[[], bytes], device: str) -> nn.Module:
+    model = problem.model()
+    model.load_state_dict(load_tensors(weights()))
+    return model.to(device).eval()
+
+
+def _at_hand(kept: dict[Any, Any], key: Any, value: Any) -> None:
+    """Keep it in the place of the oldest, if there are too many."""
+    while len(kept) >= _AT_HAND:
+        kept.pop(next(iter(kept)))
+    kept[key] = value
 
 
 def _target(problem: str) -> Any:

@@ -2,9 +2,9 @@ from .choice import Choice as Choice, recommend as recommend
 from .conditions import Targets as Targets
 from .controller import (
     Targeted as Targeted,
+    check_steerable as check_steerable,
     check_walkable as check_walkable,
     forget_checkpoints as forget_checkpoints,
     unlearn_until as unlearn_until,
 )
 from .quick import POINTS as POINTS, Cost as Cost, continuation as continuation, to_the_end as to_the_end
-from .sampled import SampleLooker as SampleLooker

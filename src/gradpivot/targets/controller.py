@@ -9,26 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import check_scorable, evaluate, find_metric
-from gradpivot.runs import Result, Running, check_run
+from gradpivot.evaluate import ClassifierScorer, find_metric
+from gradpivot.runs import Prepared, Result, Running, check_run
 from gradpivot.runtime import Replicas
 from gradpivot.targets.conditions import Seen, Targets
 from gradpivot.targets.finished import Shelf
 from gradpivot.targets.looking import Looker, Looks, check_measurable, steering_split
-from gradpivot.targets.sampled import SampleLooker
+from gradpivot.targets.scored import ScoreLooker
 from gradpivot.targets.search import MOST_RUNS, Found, Search, Try
-from gradpivot.tasks import predicts
 
 if TYPE_CHECKING:
     from torch import nn
 
     from gradpivot.data import ForgetSplit
-    from gradpivot.evaluate import Examination
+    from gradpivot.evaluate import Scorer
     from gradpivot.loop import Outcome
     from gradpivot.methods import Method
     from gradpivot.results import Condition
 
-__all__ = ["Targeted", "check_walkable", "forget_checkpoints", "search_for", "unlearn_until"]
+__all__ = [
+    "Targeted", "check_steerable", "check_walkable", "forget_checkpoints", "search_for", "unlearn_until",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,46 +87,33 @@ class Targeted(Result):
         )
 
 
-def unlearn_until(
-    model: nn.Module,
-    split: ForgetSplit,
-    method: Method,
-    targets: Targets,
-    running: Running,
-    *,
-    examination: Examination | None = None,
-) -> Targeted:
+def unlearn_until(prepared: Prepared, targets: Targets) -> Targeted:
     """Run a method until the targets are met, and score what comes out; see :func:`gradpivot.unlearn`.
 
     Args:
-        model: The trained model; it is not changed.
-        split: What to forget.
-        method: How.
-        targets: How much.
-        running: How it is computed. Files that its ``keep_checkpoint`` leaves are deleted by
+        prepared: The run, prepared to search. Files that its ``keep_checkpoint`` leaves are deleted by
             :func:`forget_checkpoints`.
-        examination: How a generator is judged; its UA and RA are those of samples.
+        targets: How much.
 
     Raises:
-        GradPivotError: for a method that starts over: there is no line back to the original; for a generator without
-            an examination.
+        GradPivotError: for a method that starts over: there is no line back to the original; for a condition on a
+            score that the run's scorer does not give.
     """
-    split = split.with_validation()
+    model, split, method, running = prepared.model, prepared.split, prepared.method, prepared.running
     asked = targets.metrics_until | targets.metrics_keep
-    if predicts(running.task):
+    requested: set[str] = set()
+    if isinstance(prepared.scorer, ClassifierScorer):
+        requested = {name for name in asked if find_metric(name).on_request}
         # Before the search: one part steers, the other has the last word after all of it.
-        check_scorable(split, running.retain_scored)
         check_measurable(steering_split(split), asked, "validation")
         check_measurable(split, asked, "test")
-    found, looker = search_for(model, split, method, targets, running, examination)
+    found, looker = search_for(model, split, method, targets, running)
     unlearned = time.perf_counter()
-    scores = None
+    scores, pictures = prepared.scorer.examine(found.model, split)
     on_test: dict[str, float] = {}
-    if predicts(running.task):
-        scores = evaluate(found.model, split, running.task, **running.looking)
-        if requested := {name for name in asked if find_metric(name).on_request}:
-            seen = Looker(split, running.task, 1.0, **running.looking).look(found.model, requested).to_dict()
-            on_test = {name: seen[name] for name in requested}
+    if requested:
+        seen = Looker(split, running.task, 1.0, **running.looking).look(found.model, requested).to_dict()
+        on_test = {name: seen[name] for name in requested}
     if running.checkpoint is not None and not running.keep_checkpoint:
         forget_checkpoints(running.checkpoint, running.replicas)
     last = found.tries[found.place.run - 1].method if found.place.run else method
@@ -150,22 +138,19 @@ def unlearn_until(
         tries=found.tries,
         cost=found.cost,
         on_test=on_test,
+        pictures=pictures,
     )
 
 
 def search_for(
-    model: nn.Module,
-    split: ForgetSplit,
-    method: Method,
-    targets: Targets,
-    running: Running,
-    examination: Examination | None = None,
+    model: nn.Module, split: ForgetSplit, method: Method, targets: Targets, running: Running
 ) -> tuple[Found, Looks]:
     """The part of :func:`unlearn_until` that steers: the data of ``split.test`` are not within its reach."""
     steering, shelf = steering_split(split), Shelf(running.checkpoint, running.replicas)
-    check_run(model, steering, method, running.task, seed=running.seed, retain_scored=running.retain_scored)
+    check_run(model, steering, method, running.task, seed=running.seed)
+    running.scoring.check(steering)
     check_walkable(method)
-    looker = _looker(steering, running, method.gradients(split), targets, examination)
+    looker = _looker(steering, running, method.gradients(split), targets)
 
     def run(number: int, chosen: Method, start: nn.Module) -> Outcome:
         key = f"{running.key(split, chosen, start)} target"
@@ -181,20 +166,24 @@ def search_for(
     return Search(model, method, targets, looker, run, settle).go(), looker
 
 
-def _looker(
-    split: ForgetSplit, running: Running, plain: float, targets: Targets, examination: Examination | None
-) -> Looks:
-    if predicts(running.task):
+def _looker(split: ForgetSplit, running: Running, plain: float, targets: Targets) -> Looks:
+    scorer = running.scoring
+    check_steerable(targets, scorer)
+    if isinstance(scorer, ClassifierScorer):
+        # Predictions can be looked at in parts; everything else is scored as a whole.
         return Looker(split, running.task, plain, **running.looking)
-    if examination is None:
+    return ScoreLooker(scorer.in_search(), split, plain)
+
+
+def check_steerable(targets: Targets, scorer: Scorer) -> None:
+    """Raise for a condition on a score that ``scorer`` does not give."""
+    unknown = sorted((targets.metrics_until | targets.metrics_keep) - set(scorer.steerable))
+    if unknown:
+        known = " and ".join(map(str.upper, scorer.steerable))
         raise GradPivotError(
-            "a generator predicts no label, so targets are about its samples, and unlearn() does not know how to judge "
-            "these; give an examination to gradpivot.targets.controller.unlearn_until, or use `gradpivot unlearn "
-            "--problem` with one that has judging"
+            f"{unknown[0].upper()} is no score of {type(scorer).__name__}; "
+            + (f"ask for {known}" if known else "judge samples by a scorer that gives it (docs/targets.md)")
         )
-    looker = SampleLooker(examination, plain)
-    looker.check(targets.metrics_until | targets.metrics_keep)
-    return looker
 
 
 def check_walkable(method: Method) -> None:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradpivot.dial import Segment, gamma_for
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import evaluate, predictions, scored_part
-from gradpivot.methods import CUP, SteerableDescent
-from gradpivot.runs import Result, Running, run_method, split_for
+from gradpivot.evaluate import predictions
+from gradpivot.methods import SteerableDescent
+from gradpivot.runs import Prepared, Result, Running
 from gradpivot.runtime import evaluating
 from gradpivot.targets.looking import FORWARD
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from torch import nn
 
     from gradpivot.data import ForgetSplit
-    from gradpivot.evaluate import Scores
+    from gradpivot.evaluate import Scored
     from gradpivot.loop import Progress
     from gradpivot.methods import Method
 
 __all__ = ["POINTS", "Continuation", "Cost", "continuation", "to_the_end", "widest_gap"]
 
 POINTS = 11
-Degree = Callable[["nn.Module", "Scores"], float]
+Degree = Callable[["nn.Module", "Scored"], float]
 """From a model and its scores to the share of what γ = 1 asks for that it has forgotten."""
 NARROWEST = 2.0**-10
 """Shares nearer than this are not told apart: where the forget set falls at once, there is nothing in between."""
@@ -80,47 +80,38 @@ class Continuation(NamedTuple):
 
     results: tuple[Result, ...]
     shares: tuple[float, ...]
-    original: Scores
+    original: Scored
     cost: Cost
 
 
 def continuation(
-    model: nn.Module,
-    split: ForgetSplit,
-    method: Method | None = None,
-    running: Running | None = None,
-    *,
-    points: int = POINTS,
-    progress: Progress | None = None,
+    prepared: Prepared, *, points: int = POINTS, progress: Progress | None = None
 ) -> Continuation:
     """Run a method once, to γ = 1, and score models on the line to it.
 
     Args:
-        model: The trained model; it is not changed.
-        split: What to forget.
-        method: A method under the dial with everything but γ set; ``CUP()`` if not given.
-        running: How the run is computed; as usual if not given.
+        prepared: A run of a method under the dial; its γ does not matter.
         points: How many, the original and the run included; fewer if there is nothing more to tell apart.
         progress: Called with (points done, points in all).
 
     Raises:
         GradPivotError: for another method, fewer than two points, or a run that diverged.
     """
-    method = to_the_end(CUP() if method is None else method, points)
-    running = running or Running()
+    method = to_the_end(prepared.method, points)
+    prepared = replace(prepared, method=method)
+    model, split, running = prepared.model, prepared.split, prepared.running
     tell = progress or (lambda done, total: None)
     tell(0, points)
-    split = split_for(method, split, running.task)
-    run = run_method(model, split, method, running)
+    run = prepared.run()
     if run.diverged:
         raise GradPivotError(
             f"the run to γ = 1 diverged at step {run.diverged['step']}, and there is no line to it; lower lr"
         )
 
-    def scored(one: nn.Module) -> Scores:
-        return evaluate(one, split, running.task, **running.looking)
+    def scored(one: nn.Module) -> Scored:
+        return prepared.scorer.scores(one, split)
 
-    original = scored(model)
+    original = prepared.original()
     degree = _degree(run, model, original, split, running)
     line = _Line(model, run, method, original, scored, degree, partial(running.settle, split, method))
     while line.count < points:
@@ -130,7 +121,7 @@ def continuation(
             break
         line.look(share)
     tell(points, points)
-    cost = Cost(runs=1, scored=line.count, scoring=_scoring(split, method, running))
+    cost = Cost(runs=1, scored=line.count, scoring=_scoring(prepared, method))
     return Continuation(line.results(), line.shares, original, cost)
 
 
@@ -155,7 +146,7 @@ def widest_gap(seen: Sequence[tuple[float, float, float]]) -> float | None:
 
 class _Point(NamedTuple):
     model: nn.Module
-    scores: Scores
+    scores: Scored
     degree: float
     seconds: float
 
@@ -168,8 +159,8 @@ class _Line:
         start: nn.Module,
         run: Result,
         method: SteerableDescent,
-        original: Scores,
-        scored: Callable[[nn.Module], Scores],
+        original: Scored,
+        scored: Callable[[nn.Module], Scored],
         degree: Degree,
         settle: Callable[[nn.Module], None],
     ) -> None:
@@ -182,7 +173,7 @@ class _Line:
         first.load_state_dict(start.state_dict())
         self._points: dict[float, _Point] = {}
         self._put(0.0, first, original, 0.0)
-        self._put(1.0, run.model, run.point().classification, run.evaluation_seconds)
+        self._put(1.0, run.model, run.scores, run.evaluation_seconds)
 
     @property
     def count(self) -> int:
@@ -204,7 +195,7 @@ class _Line:
         scores = self._scored(model)
         self._put(share, model, scores, time.perf_counter() - started)
 
-    def _put(self, share: float, model: nn.Module, scores: Scores, seconds: float) -> None:
+    def _put(self, share: float, model: nn.Module, scores: Scored, seconds: float) -> None:
         self._points[share] = _Point(model, scores, self._degree(model, scores), seconds)
 
     def results(self) -> tuple[Result, ...]:
@@ -225,7 +216,7 @@ class _Line:
         )
 
 
-def _degree(run: Result, original: nn.Module, before: Scores, split: ForgetSplit, running: Running) -> Degree:
+def _degree(run: Result, original: nn.Module, before: Scored, split: ForgetSplit, running: Running) -> Degree:
     """Which share of what γ = 1 asks for a point has forgotten; a run that fell short says so by it, too."""
     if not run.method.looks_at_unseen(split.kind, running.task):
         return lambda model, scores: _share(scores.ua, before.ua, 1.0)
@@ -265,12 +256,11 @@ def to_the_end(method: Method, points: int | None = None) -> SteerableDescent:
     return replace(method, gamma=1.0)
 
 
-def _scoring(split: ForgetSplit, method: SteerableDescent, running: Running) -> float:
+def _scoring(prepared: Prepared, method: SteerableDescent) -> float:
     """Scoring a model, in plain runs."""
-    n_forget, n_retain = (
-        len(split.forget_indices),
-        len(scored_part(split.retain_indices, running.retain_scored)),
-    )
-    # The doubt about records takes a pass of its own.
-    n_forget *= 1 + method.looks_at_unseen(split.kind, running.task)
-    return FORWARD * (n_forget + n_retain + len(split.test_indices)) / method.gradients(split)
+    split = prepared.split
+    passes = prepared.scorer.passes(split)
+    if method.looks_at_unseen(split.kind, prepared.running.task):
+        # The doubt about records takes a pass of its own.
+        passes += len(split.forget_indices)
+    return FORWARD * passes / method.gradients(split)

@@ -15,9 +15,5 @@ from .task import (
     Predictions as Predictions,
     Task as Task,
     check_per_sample as check_per_sample,
-    degree_of as degree_of,
-    loss_unit as loss_unit,
-    meaning_of as meaning_of,
-    predicts as predicts,
 )
 from .vae import Autoencoding as Autoencoding

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.tasks.batch import Adapter, input_and_target
-from gradpivot.tasks.task import Forgetting, Predictions
+from gradpivot.tasks.task import DoubtingTask, Forgetting, Predictions
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,7 +19,7 @@ __all__ = ["Classification"]
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(DoubtingTask):
     """A model from inputs to n×k logits.
 
     Attributes:

@@ -1,19 +1,20 @@
-"""The protocol of a task: everything a method or an evaluation needs to know about a model's job."""
+"""What a task is: everything a method or an evaluation needs to know about a model's job, with defaults."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from gradpivot.evaluate import Scorer
     from gradpivot.tasks.objectives import Objective
 
 __all__ = [
-    "DoubtingTask", "Forgetting", "GradualTask", "Predictions", "Task", "check_per_sample", "degree_of", "loss_unit",
-    "meaning_of", "predicts",
+    "DoubtingTask", "Forgetting", "GradualTask", "Predictions", "Task", "check_per_sample",
 ]  # fmt: skip
 
 
@@ -35,56 +36,96 @@ class Forgetting(NamedTuple):
     """How much of each sample is forgotten, n numbers whose mean over D_f is what γ asks for: 1 is all of it."""
 
 
-class Task(Protocol):
-    """How to run a model on a batch of the user's own kind.
+class Task(ABC):
+    """How to run a model on a batch of the user's own kind. A task of your own inherits from this, or from another.
 
-    A task whose losses are not in nats has a ``loss_unit``: the change of a loss that matters as one nat does to a
-    classifier. Steps are checked in that unit. It may also have ``may_cost``: by how much L_r may rise over a whole run
-    to a degree, where 0.15 of that unit is not what does no harm.
+    Two losses and the label of a sample are all that it must have.
     """
 
+    predicts: ClassVar[bool] = True
+    """Whether its models predict labels, by :meth:`predict`. A generator's do not."""
+    is_gradual: ClassVar[bool] = False
+    """Whether it measures the degree of forgetting; see :class:`GradualTask`."""
+    knows_doubt: ClassVar[bool] = False
+    """Whether it measures how sure a model is of each sample; see :class:`DoubtingTask`."""
+    packages: ClassVar[tuple[str, ...]] = ()
+    """Packages beside torch, NumPy and scikit-learn whose version decides its numbers."""
+
+    @property
+    def loss_unit(self) -> float:
+        """The change of a loss that matters as much as one nat does to a classifier; step sizes are checked in it."""
+        return 1.0
+
+    @property
+    def retain_budget(self) -> float | None:
+        """By how much L_r may rise over a whole run; None for the usual 0.15 of :attr:`loss_unit`."""
+        return None
+
+    @abstractmethod
     def retain_loss(self, model: nn.Module, batch: Any) -> Tensor:
         """L_r on a batch: lower = better kept."""
-        ...
 
+    @abstractmethod
     def forget_loss(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
         """L_f on a batch: lower = more forgotten."""
-        ...
 
-    def predict(self, model: nn.Module, batch: Any) -> Predictions:
-        """Confidence and correctness per sample, from one forward pass."""
-        ...
-
+    @abstractmethod
     def target_of(self, sample: Any) -> Any:
         """The label of one sample, for splitting by class."""
-        ...
+
+    def predict(self, model: nn.Module, batch: Any) -> Predictions:
+        """Confidence and correctness per sample, from one forward pass.
+
+        Raises:
+            GradPivotError: for a generator, which is judged by what it makes.
+        """
+        raise GradPivotError(
+            f"a model of the task {type(self).__name__} predicts no label, so there is no accuracy; judge what it "
+            f"makes (docs/diffusion.md)"
+        )
+
+    def meant(self, objective: Objective) -> Objective:
+        """What an objective stands for here: itself, unless the task has a counterpart for it."""
+        return objective
+
+    def scorer(self) -> Scorer | None:
+        """How its models are scored; None for the usual: RA, UA, TA and MIA of models that predict, else losses."""
+        return None
+
+    def probe(self, model: nn.Module, batch: Any) -> Predictions | None:
+        """Run the model once, as training or scoring will: what does not fit raises here.
+
+        Returns:
+            Its predictions, if it makes any.
+        """
+        if self.predicts:
+            return self.predict(model, batch)
+        self.retain_loss(model, batch)
+        return None
 
 
-class GradualTask(Task, Protocol):
-    """A task that knows degrees of forgetting: what CUP steers by.
+class GradualTask(Task):
+    """A task that measures degrees of forgetting: what CUP steers by."""
 
-    Where the degree takes less than the loss does, a task may have ``degree(model, batch, objective)`` for it alone.
-    """
+    is_gradual = True
 
+    @abstractmethod
     def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
         """L_f and the degree of forgetting, from one forward pass."""
-        ...
+
+    def degree(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
+        """The degree alone, for tasks where that takes less than the loss does."""
+        return self.forgetting(model, batch, objective).degree
 
 
-class DoubtingTask(GradualTask, Protocol):
-    """A task that also knows how sure a model is of each sample: what CUP steers by when records are forgotten."""
+class DoubtingTask(GradualTask):
+    """A task that also measures how sure a model is of each sample: what CUP steers by when records are forgotten."""
 
+    knows_doubt = True
+
+    @abstractmethod
     def doubting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
-        """L_f and the doubt 1 − p_θ(y|x) of each sample in the place of the degree, from one forward pass."""
-        ...
-
-
-def degree_of(task: GradualTask, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
-    """The degree of forgetting of each sample, without the loss where that saves something."""
-    alone = getattr(task, "degree", None)
-    if alone is None:
-        return task.forgetting(model, batch, objective).degree
-    return cast("Tensor", alone(model, batch, objective))
+        """L_f and, instead of the degree, the doubt 1 − p_θ(y|x) of each sample, from one forward pass."""
 
 
 def check_per_sample(
@@ -109,19 +150,3 @@ def check_per_sample(
         raise GradPivotError(
             f"{what} is {float(outside[0]):g} for a sample; give a probability, in [0, 1]{otherwise}"
         )
-
-
-def meaning_of(task: Task, objective: Objective) -> Objective:
-    """What an objective stands for in a task; one that has no meaning there of its own stands for itself."""
-    meant = getattr(task, "meant", None)
-    return objective if meant is None else cast("Objective", meant(objective))
-
-
-def loss_unit(task: Task) -> float:
-    """What a nat is in a task's losses."""
-    return float(getattr(task, "loss_unit", 1.0))
-
-
-def predicts(task: Task) -> bool:
-    """Whether a model of this task predicts labels; a generator's task says ``predicts = False``."""
-    return bool(getattr(task, "predicts", True))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gradpivot.errors import GradPivotError
 from gradpivot.tasks.batch import Adapter, input_and_target
-from gradpivot.tasks.task import Forgetting, Predictions
+from gradpivot.tasks.task import Forgetting, GradualTask
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,7 +19,7 @@ __all__ = ["Autoencoding"]
 
 
 @dataclass(frozen=True)
-class Autoencoding:
+class Autoencoding(GradualTask):
     """A model from images to (pixel logits, μ, log σ²): a variational autoencoder with a Bernoulli likelihood.
 
     Losses are in nats per pixel, an image's −ELBO over its number of pixels, so that a learning rate and a limit on the
@@ -101,17 +101,6 @@ class Autoencoding:
     def loss_unit(self) -> float:
         """What a nat is to a classifier of ten classes, whose ignorance is log 10."""
         return self.ignorance / math.log(10)
-
-    def predict(self, model: nn.Module, batch: Any) -> Predictions:
-        """Nothing: an autoencoder predicts no label.
-
-        Raises:
-            GradPivotError: always; generators are judged by what they make.
-        """
-        raise GradPivotError(
-            "an autoencoder predicts no label, so there is no accuracy; judge what it makes with "
-            "gradpivot.evaluate.generators.judge"
-        )
 
 
 def _with_fixed_codes(model: nn.Module, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -215,8 +215,7 @@ class MethodContract:
                 run_method(trained(), split, self.method, Running(factory=TinyNet))
             return
         result = run_method(trained(), split, self.method, Running(factory=TinyNet))
-        assert result.scores is not None
-        assert result.scores.n_forget == 1
+        assert result.point().classification.n_forget == 1
 
     def test_nothing_to_forget_is_an_error(self) -> None:
         """An empty forget set is refused before anything runs."""

@@ -20,7 +20,6 @@ from gradpivot.runtime.randomness import derive, drawing_for, isolated
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.diffusion.denoising import Diffusion
 from gradpivot.tasks.objectives import Objective, objective
-from gradpivot.tasks.task import degree_of
 from gradpivot.testing.problems import blobs, trained
 
 TASK = Diffusion(classes=3, timesteps=50)
@@ -407,7 +406,7 @@ def test_the_degree_alone_is_the_same(name):
     with isolated(1):
         told = TASK.forgetting(tiny(), batch, objective(name))
     with isolated(1):
-        alone = degree_of(TASK, tiny(), batch, objective(name))
+        alone = TASK.degree(tiny(), batch, objective(name))
     torch.testing.assert_close(alone, told.degree)
     assert not alone.requires_grad
 

@@ -153,6 +153,8 @@ class UnlearnOptions(ProblemOptions):
     until: Annotated[str | None, tyro.conf.arg(help=_until_help())] = None
     keep: str | None = None
     """While this holds, for example "RA>=99, TA>=97"; if both cannot be had, the exit status is 4."""
+    classifier: Path | None = None
+    """Weights of the classifier that judges a generator's samples; trained, and kept in the folder, if not given."""
 
     out: Path = Path("runs/unlearn")
     """The run's folder."""
@@ -223,6 +225,6 @@ class TraceOptions(ProblemOptions):
     reference: bool = True
     """Train a retrained reference for Δ (--no-reference to leave it out)."""
     pick: str | None = None
-    """Print the point that meets a condition in percent, for example "UA>=95, TA>=97"."""
+    """Print the point that meets a condition in percent, for example "UA>=95, TA>=97", and keep its model."""
     best: str = "RA"
     """Which score decides among the points that meet it."""

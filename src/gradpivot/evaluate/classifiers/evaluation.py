@@ -143,12 +143,6 @@ def same_kind(split: ForgetSplit) -> np.ndarray:
     return np.flatnonzero(np.isin(split.test_labels, split.classes))
 
 
-def check_scorable(split: ForgetSplit, retain_scored: int | None) -> None:
-    """Raise for what :func:`evaluate` could not score: there may be hours of work before it is called."""
-    scored_part(split.retain_indices, retain_scored)
-    _ = split.test_indices
-
-
 def scored_part(indices: np.ndarray, count: int | None) -> np.ndarray:
     """A fixed random part of the retain set, in order; all of it if ``count`` is None or as large.
 

@@ -140,8 +140,9 @@ class Judge:
     def _labels(self, images: Tensor) -> tuple[np.ndarray, int]:
         import torch
 
+        weight = next(self._classifier.parameters(), None)
         with torch.no_grad():
-            logits = self._classifier(images)
+            logits = self._classifier(images if weight is None else images.to(weight.device))
         if not bool(logits.isfinite().all()):
             from gradpivot.errors import NonFiniteError
 

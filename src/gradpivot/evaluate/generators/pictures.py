@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from gradpivot.runtime import replacing
 
 __all__ = ["Pictures"]
 
@@ -22,6 +26,11 @@ class Pictures:
     png: str
     rows: tuple[int, ...]
     columns: int
+
+    def save(self, path: Path) -> None:
+        """Write the sheet as a PNG file."""
+        with replacing(path) as draft:
+            draft.write_bytes(base64.b64decode(self.png))
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary."""

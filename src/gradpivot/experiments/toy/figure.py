@@ -13,10 +13,8 @@ import torch
 from gradpivot.data import ForgetSplit
 from gradpivot.errors import GradPivotError
 from gradpivot.experiments.problems.toy import FORGOTTEN, toy, toy_methods
-from gradpivot.loop import Loop
 from gradpivot.runs import train_original
 from gradpivot.runtime import environment
-from gradpivot.tasks import Classification
 
 if TYPE_CHECKING:
     from torch import nn
@@ -98,7 +96,7 @@ def run_toy(seed: int = 0, seeds: int = 20, report: Callable[[int, int], None] |
 def _models(problem: Problem, split: ForgetSplit, seed: int) -> dict[str, nn.Module]:
     original = train_original(problem, split, seed)
     unlearned = {
-        name: Loop(seed=seed).run(method, original, Classification(), split).model
+        name: problem.prepared(original, split, method, seed=seed).outcome().model
         for name, method in toy_methods().items()
     }
     return {"Original": original, **unlearned}

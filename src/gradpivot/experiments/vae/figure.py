@@ -15,27 +15,20 @@ from torch import Tensor, nn
 
 from gradpivot.data import ForgetSplit
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate import (
-    GenerationScores,
-    Judge,
-    Reference,
-    accuracy_on_test,
-    recogniser_features,
-    scored_part,
-    statistics_of,
-)
-from gradpivot.loop import Loop, RunnableMethod
+from gradpivot.evaluate import Examined, GenerationScores, GeneratorScorer, Judging
+from gradpivot.experiments.problem import Problem
+from gradpivot.loop import Outcome, Progress
 from gradpivot.models import load_weights, save_weights
 from gradpivot.results import spearman
-from gradpivot.runs import FitToAll, Running, record_key
+from gradpivot.runs import Prepared, Trained, train_model
 from gradpivot.runtime import derive, environment, isolated
 from gradpivot.tasks import Autoencoding, Classification
 
 if TYPE_CHECKING:
+    from gradpivot.evaluate import Judge
     from gradpivot.experiments.vae.recipe import VaeRecipe
     from gradpivot.methods import Method
     from gradpivot.models import VAE
-    from gradpivot.tasks import Task
 
 __all__ = ["VaeOutcome", "latent_codes", "run_vae"]
 
@@ -94,24 +87,47 @@ def run_vae(
         train.tensors[0][torch.from_numpy(split.retain_indices.copy())],
         forgets=recipe.forgets,
     )
+    autoencoder, recogniser = (
+        Problem(name=recipe.name, load=recipe.load, model=model, training=training, task=of)
+        for model, training, of in (
+            (recipe.autoencoder, recipe.training, task),
+            (recipe.recogniser, recipe.recogniser_training, Classification()),
+        )
+    )
     workshop = _Workshop(folder / "models", split, seed, len(recipe.gammas) + 3, report)
-    judge = _judge(recipe, workshop)
-    with isolated(0):
-        new = recipe.autoencoder()
-    original = workshop.trained("original", recipe.training, new, task, recipe.autoencoder)
+    classifier = workshop.trained("recogniser", recogniser).model
+    scorer = MapScorer(recipe, classifier, task)
+    scorer.check(split)
+    original = workshop.trained("original", autoencoder)
     made: list[tuple[str, float | None, _Made]] = [("Original", None, original)]
     for gamma in recipe.gammas:
         method = dataclasses.replace(recipe.method, gamma=gamma)
-        made.append((f"γ = {gamma:g}", gamma, workshop.unlearned(method, original.model, task)))
-    retrained = workshop.unlearned(recipe.training, new, task, recipe.autoencoder)
-    made.append(("Retrained", None, retrained))
+        made.append((f"γ = {gamma:g}", gamma, workshop.unlearned(autoencoder, method, original.model)))
+    made.append(("Retrained", None, workshop.unlearned(autoencoder, recipe.training, _new(autoencoder))))
     rows, panels = [], []
     for name, at, one in made:
-        row = _judged(name, at, one, judge, task, split, recipe.judged_side)
+        row = _judged(name, at, one, scorer, task, split)
         rows.append(row)
-        panels.append(_panel(row, one, judge, recipe.side, forgotten))
+        panels.append(_panel(row, one, scorer.judge(split), recipe.side, forgotten))
     workshop.tell("done")
     return VaeOutcome(panels, _summary(recipe, split, task, seed, rows))
+
+
+class MapScorer(GeneratorScorer):
+    """Judges the finer of the maps of the latent space; nobody is asked for a class."""
+
+    def __init__(self, recipe: VaeRecipe, classifier: nn.Module, task: Autoencoding) -> None:
+        judging = Judging(
+            classifier=f"{recipe.name}-recogniser",
+            least=recipe.recogniser_least,
+            reference_images=recipe.reference_images,
+        )
+        super().__init__(judging, classifier, task)
+        self._side = recipe.judged_side
+
+    def examine(self, model: nn.Module, split: ForgetSplit, progress: Progress | None = None) -> Examined:
+        """What the classifier sees in the map."""
+        return Examined(self.judge(split).unconditional(_map(model, self._side)))
 
 
 class _Workshop:
@@ -120,82 +136,63 @@ class _Workshop:
     def __init__(
         self, folder: Path, split: ForgetSplit, seed: int, total: int, report: Report | None
     ) -> None:
-        self._folder, self.split, self._seed = folder, split, seed
+        self._folder, self._split, self._seed = folder, split, seed
         self._done, self._total, self._report = 0, total, report
 
     def tell(self, what: str) -> None:
         if self._report:
             self._report(self._done, self._total, what)
 
-    def trained(
-        self, name: str, training: Any, model: nn.Module, task: Task, factory: Callable[[], nn.Module]
-    ) -> _Made:
+    def trained(self, name: str, problem: Problem) -> _Made:
         """A model trained on all of the data.
 
         Raises:
             GradPivotError: if training diverges.
         """
-        made = self._made(name, training, FitToAll(training), model, task, factory)
-        if made.diverged:
-            raise GradPivotError(f"training the {name} diverged ({made.diverged['reason']}); lower its lr")
-        return made
 
-    def unlearned(
-        self, method: Method, model: nn.Module, task: Task, factory: Callable[[], nn.Module] | None = None
-    ) -> _Made:
+        def train(checkpoint: Path) -> Trained:
+            found = train_model(
+                problem, data=self._split, seed=self._seed, evaluate_every=0, checkpoint=checkpoint
+            )
+            if found.diverged:
+                raise GradPivotError(
+                    f"training the {name} diverged ({found.diverged['reason']}); lower its lr"
+                )
+            return found
+
+        prepared = problem.prepared(_new(problem), self._split, problem.training, seed=self._seed)
+        return self._made(name, prepared, train)
+
+    def unlearned(self, problem: Problem, method: Method, model: nn.Module) -> _Made:
         """What a method makes of a model; it may have diverged, and says so then."""
-        return self._made(method.name, method, method, model, task, factory)
+        prepared = problem.prepared(model, self._split, method, seed=self._seed)
 
-    def _made(
-        self,
-        name: str,
-        settings: Method,
-        runs: RunnableMethod,
-        model: nn.Module,
-        task: Task,
-        factory: Callable[[], nn.Module] | None,
-    ) -> _Made:
-        self.tell(f"{name}: {settings.label}")
-        running = Running(seed=self._seed, task=task)
-        key = f"{name}-{record_key(running.key(self.split, settings, model), 'cpu', None)}"
+        def unlearn(checkpoint: Path) -> Outcome:
+            running = dataclasses.replace(prepared.running, checkpoint=checkpoint)
+            return dataclasses.replace(prepared, running=running).outcome()
+
+        return self._made(method.name, prepared, unlearn)
+
+    def _made(self, name: str, prepared: Prepared, make: Callable[[Path], Trained | Outcome]) -> _Made:
+        self.tell(f"{name}: {prepared.method.label}")
+        key = f"{name}-{prepared.record_key}"
         # Named by the run: one that was killed under other settings is not in the way.
         path, checkpoint = self._folder / f"{key}.safetensors", self._folder / f"{key}.checkpoint.pt"
         if path.exists():
-            with isolated(0):
-                kept = factory() if factory else copy.deepcopy(model)
+            kept = copy.deepcopy(prepared.model)
             facts = load_weights(kept, path)
         else:
-            loop = Loop(seed=self._seed, factory=factory, checkpoint=checkpoint)
-            outcome = loop.run(runs, model, task, self.split, key=key)
-            kept, facts = outcome.model, {"seconds": outcome.seconds, "diverged": outcome.diverged}
+            found = make(checkpoint)
+            kept, facts = found.model, {"seconds": found.seconds, "diverged": found.diverged}
             save_weights(kept, path, facts)
             checkpoint.unlink(missing_ok=True)
         self._done += 1
         return _Made(kept.eval(), facts["seconds"], facts["diverged"])
 
 
-def _judge(recipe: VaeRecipe, workshop: _Workshop) -> Judge:
-    """The classifier, tested, and the real images of the digits that are kept.
-
-    Raises:
-        GradPivotError: if it recognises too few real images.
-    """
-    split = workshop.split
+def _new(problem: Problem) -> nn.Module:
     with isolated(0):
-        new = recipe.recogniser()
-    task = Classification()
-    made = workshop.trained("recogniser", recipe.recogniser_training, new, task, recipe.recogniser)
-    accuracy = accuracy_on_test(made.model, split, task)
-    if accuracy < recipe.recogniser_least:
-        raise GradPivotError(
-            f"the classifier recognises {100 * accuracy:.2f} % of the test images; to judge it must be "
-            f"{100 * recipe.recogniser_least:g} % or more: train it longer"
-        )
-    features = recogniser_features(made.model, f"{recipe.name}-recogniser")  # type: ignore[arg-type]
-    real = scored_part(split.retain_indices, recipe.reference_images)
-    images = split.train.tensors[0][torch.from_numpy(real.copy())]
-    reference = Reference(features, statistics_of(images.split(_BATCH), features))
-    return Judge(made.model, accuracy, split.classes, [reference])
+        return problem.model()
 
 
 def latent_codes(side: int) -> Tensor:
@@ -216,19 +213,13 @@ def _map(model: VAE | nn.Module, side: int) -> Iterator[Tensor]:
 
 
 def _judged(
-    name: str,
-    gamma: float | None,
-    made: _Made,
-    judge: Judge,
-    task: Autoencoding,
-    split: ForgetSplit,
-    side: int,
+    name: str, gamma: float | None, made: _Made, scorer: MapScorer, task: Autoencoding, split: ForgetSplit
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "gamma": gamma, "seconds": made.seconds, "diverged": made.diverged}
     if made.diverged:
         return row
     try:
-        scores = judge.unconditional(_map(made.model, side))
+        scores = scorer.scores(made.model, split)
     except NonFiniteError as error:
         return {**row, "diverged": {"step": None, "reason": str(error)}}
     others, own = _test_losses(made.model, task, split)

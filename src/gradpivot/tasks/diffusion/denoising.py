@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gradpivot.errors import GradPivotError, to_install
 from gradpivot.tasks.batch import Adapter, input_and_target
 from gradpivot.tasks.objectives import objective as objective_named
-from gradpivot.tasks.task import Forgetting
+from gradpivot.tasks.task import Forgetting, GradualTask
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -38,7 +38,7 @@ class Noisy(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Diffusion:
+class Diffusion(GradualTask):
     """A model ε_θ(x_t, t, c), called as diffusers' UNet2DModel: ``model(images, timesteps, class_labels=labels)``.
 
     Labels are 0 … classes − 1, and ``classes`` stands for *no class*. Every random number is drawn before the model is
@@ -61,6 +61,7 @@ class Diffusion:
     """
 
     predicts: ClassVar[bool] = False
+    packages: ClassVar[tuple[str, ...]] = ("diffusers",)
 
     classes: int = 10
     label_dropout: float = 0.1
@@ -99,12 +100,16 @@ class Diffusion:
         return task
 
     @property
+    def retain_budget(self) -> float:
+        """:attr:`may_cost`."""
+        return self.may_cost
+
+    @property
     def no_class(self) -> int:
         """The label that says nothing, ∅."""
         return self.classes
 
-    @staticmethod
-    def meant(objective: Objective) -> Objective:
+    def meant(self, objective: Objective) -> Objective:
         """What an objective stands for here: the counterpart, for those of classification."""
         counterpart = MEANT_HERE.get(objective.name)
         return objective if counterpart is None else objective_named(counterpart)
@@ -203,17 +208,6 @@ class Diffusion:
         repeated = Noisy(*(torch.cat([part] * times) for part in noisy))
         with torch.no_grad():
             return self.predicted(model, repeated, torch.cat(labels)).chunk(times)
-
-    def predict(self, model: nn.Module, batch: Any) -> NoReturn:
-        """Nothing: a generator is judged by what it makes.
-
-        Raises:
-            GradPivotError: always.
-        """
-        raise GradPivotError(
-            "a diffusion model predicts no label, so there is no accuracy; draw samples with "
-            "gradpivot.tasks.diffusion.sampling and judge those"
-        )
 
     def clean(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
         """x_0 in [−1, 1] in the model's number format, and the labels."""
