@@ -11,6 +11,7 @@ from gradpivot.dial.ramp import asked_degree
 from gradpivot.dial.settings import DialSettings
 from gradpivot.errors import GradPivotError
 from gradpivot.tasks.classification import Classification
+from gradpivot.tasks.task import Task
 from gradpivot.testing.contract import MethodContract
 from gradpivot.testing.problems import blobs, trained
 
@@ -158,7 +159,7 @@ def test_what_a_step_did_is_in_the_history():
 
 
 def test_a_task_without_a_degree_says_what_to_do():
-    class Plain:
+    class Plain(Task):
         retain_loss = Classification().retain_loss
         forget_loss = Classification().forget_loss
         predict = Classification().predict
