@@ -112,7 +112,7 @@ def test_no_more_than_a_share_of_it_where_only_that_was_given(share):
 
 def test_a_task_may_say_what_a_run_may_cost():
     class Dear(Classification):
-        may_cost = 1.0
+        retain_budget = 1.0
 
     model = Shifted()
     to = landing(model, task=Dear())

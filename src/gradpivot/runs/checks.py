@@ -117,9 +117,9 @@ def _check_predictions(task: Task, told: Predictions, samples: int) -> None:
 
 def _check_degree(model: nn.Module, split: ForgetSplit, task: Task, *, doubts: bool) -> None:
     """Raise unless a task that a run is steered by gives one degree per sample; the loss does not matter here."""
-    told = getattr(task, "doubting" if doubts else "forgetting", None)
-    if told is None:
+    if not (task.knows_doubt if doubts else task.is_gradual):
         return  # The method says what is missing.
+    told = getattr(task, "doubting" if doubts else "forgetting")
     anything = Objective(
         "pre-flight", lambda outputs, _: outputs.mean(), None, lambda losses, _: losses.mean()
     )

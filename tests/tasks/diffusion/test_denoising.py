@@ -301,9 +301,9 @@ def test_the_other_class_objective_falls_and_the_rest_is_held():
 
 def test_what_a_run_may_cost_is_more_than_good_runs_did():
     """In docs/results/ddpm.md L_r rose by 0.014 where nothing was harmed; 0.15 units of 0.05 would be half of that."""
-    assert Diffusion().may_cost > 0.014
-    with pytest.raises(GradPivotError, match="may_cost is -1"):
-        Diffusion(may_cost=-1)
+    assert Diffusion().retain_budget > 0.014
+    with pytest.raises(GradPivotError, match="retain_budget is -1"):
+        Diffusion(retain_budget=-1)
 
 
 def test_what_people_get_wrong_is_told():

@@ -54,7 +54,7 @@ class Diffusion(GradualTask):
         beta_end: Its last one.
         loss_unit: The change of a loss that matters as one nat does to a classifier: what trained models predict noise
             to, whatever the images.
-        may_cost: By how much L_r may rise over a whole run. The runs of ``docs/results/ddpm.md``, whose other classes
+        retain_budget: By how much L_r may rise over a whole run. The runs of ``docs/results/ddpm.md``, whose other classes
             stayed recognisable, rose by 0.014: a moving average predicts noise better than any weights on the way.
         adapter: From a sample or batch to (image, label). Images are bytes, or floating-point in [0, 1]; the model gets
             them in [−1, 1].
@@ -69,14 +69,14 @@ class Diffusion(GradualTask):
     beta_start: float = 1e-4
     beta_end: float = 0.02
     loss_unit: float = 0.05
-    may_cost: float = 0.02
+    retain_budget: float = 0.02
     adapter: Adapter = input_and_target
 
     def __post_init__(self) -> None:
         if self.classes < 1:
             raise GradPivotError(f"classes is {self.classes}; give 1 or more")
-        if self.may_cost < 0:
-            raise GradPivotError(f"may_cost is {self.may_cost}; give 0 or more")
+        if self.retain_budget < 0:
+            raise GradPivotError(f"retain_budget is {self.retain_budget}; give 0 or more")
         if not 0 <= self.label_dropout < 1:
             raise GradPivotError(f"label_dropout is {self.label_dropout}; it must be a fraction ≥ 0 and < 1")
         if self.timesteps < 1 or not 0 < self.beta_start <= self.beta_end < 1:
@@ -98,11 +98,6 @@ class Diffusion(GradualTask):
                 f"or a problem such as mnist-ddpm"
             )
         return task
-
-    @property
-    def retain_budget(self) -> float:
-        """:attr:`may_cost`."""
-        return self.may_cost
 
     @property
     def no_class(self) -> int:
