@@ -25,9 +25,7 @@ PLANE = ("ra", "ua", "ta")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problem", choices=("digits", "mnist", "cifar10"))
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--jobs", type=int, default=1)
@@ -49,8 +47,7 @@ def rows_of(records: Sequence[Record]) -> list[dict[str, Any]]:
         if record.role == "run":
             runs[record.forget, record.series].append(record)
     return [
-        {"forget": forget, "method": series, **_row(found, fixed)}
-        for (forget, series), found in sorted(runs.items())
+        {"forget": forget, "method": series, **_row(found, fixed)} for (forget, series), found in sorted(runs.items())
     ]
 
 
@@ -61,9 +58,7 @@ def _row(runs: Sequence[Record], fixed: dict[Any, Any]) -> dict[str, Any]:
         return fixed[run.forget, run.seed, "original"]
 
     at_one = [r for r in runs if r.point.knob == 1]
-    ratios = [
-        (t["reached"] - t["start"]) / (t["asked"] - t["start"]) for t in told if t["asked"] > t["start"]
-    ]
+    ratios = [(t["reached"] - t["start"]) / (t["asked"] - t["start"]) for t in told if t["asked"] > t["start"]]
     return {
         "runs": len(runs),
         "not_finite": sum(r.point.diverged is not None for r in runs),

@@ -54,9 +54,7 @@ def digits() -> Problem:
         name="digits, BatchNorm",
         load=load_digits,
         model=SmallBatchNormCNN,
-        training=Retrain(
-            lr=0.05, epochs=10, batch_size=64, momentum=0.9, weight_decay=5e-4, schedule="cosine"
-        ),
+        training=Retrain(lr=0.05, epochs=10, batch_size=64, momentum=0.9, weight_decay=5e-4, schedule="cosine"),
         settings={"batch_size": 8},
     )
 
@@ -102,9 +100,7 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problem")
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--classes", type=int, nargs="+", default=[0])

@@ -68,9 +68,7 @@ def made_records(count: int, seed: int = 0) -> Iterator[Record]:
     draw = random.Random(seed)
     made = 0
 
-    def record(
-        role: Role, problem: str, place: tuple[int, int], protocol: str, series: str, point: Point
-    ) -> Record:
+    def record(role: Role, problem: str, place: tuple[int, int], protocol: str, series: str, point: Point) -> Record:
         return Record(key=digest_of(made), problem=problem, kind="class", forget=str(place[0]), seed=place[1],
                       role=role, protocol=protocol, series=series, method=series.lower(), point=point)  # fmt: skip
 
@@ -113,9 +111,7 @@ def through_a_store(made: list[Record], folder: Path) -> list[Record]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--store", type=Path, help="keep the store here")
     parser.add_argument("--out", type=Path, help="also write the exports here")

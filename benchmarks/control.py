@@ -34,9 +34,7 @@ SAFE = 0.9
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problem", choices=("digits", "mnist", "cifar10"))
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--jobs", type=int, default=1)
@@ -68,9 +66,7 @@ def of_one_setting(records: Sequence[Record]) -> list[Record]:
     """The records, if they are all of one version, data and network: others do not belong into one row."""
     settings = {json.dumps(r.provenance["cell"]["setting"], sort_keys=True) for r in records}
     if len(settings) > 1:
-        raise SystemExit(
-            f"the store has runs of {len(settings)} versions or networks; give each a store of its own"
-        )
+        raise SystemExit(f"the store has runs of {len(settings)} versions or networks; give each a store of its own")
     return list(records)
 
 

@@ -107,9 +107,7 @@ def measured(arms: dict[str, Callable[[], float]], repeats: int) -> dict[str, li
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--batch", type=int, default=128)

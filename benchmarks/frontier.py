@@ -83,9 +83,7 @@ def cell(problem: Problem, what: str, seed: int, gammas: Sequence[float], folder
     retrained = run_method(model, split, problem.training, replace(problem.running, seed=seed)).scores
     settings = {name: value for name, value in problem.settings.items() if hasattr(CUP(), name)}
     counted = Counting()
-    sweep = trace(
-        model, split, CUP(**settings), gammas=gammas, seed=seed, task=counted, reference=retrained, **scored
-    )
+    sweep = trace(model, split, CUP(**settings), gammas=gammas, seed=seed, task=counted, reference=retrained, **scored)
     found: dict[str, Any] = {
         "problem": problem.name,
         "forget": what,

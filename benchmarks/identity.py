@@ -31,9 +31,7 @@ WANTS_MORE = {"retrain": {"epochs": 3, "batch_size": 64}, "iu": {}}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("record", "check"))
     parser.add_argument("file", type=Path)
     asked = parser.parse_args()
@@ -96,9 +94,7 @@ def _dial() -> Iterator[tuple[str, Run]]:
     for kind, split in splits.items():
         yield (
             f"until UA>=60, {kind}",
-            lambda s=split: (
-                unlearn(model, s, CUP(**SHORT), until="UA>=60" if s.kind == "class" else "UA>=2").model
-            ),
+            lambda s=split: unlearn(model, s, CUP(**SHORT), until="UA>=60" if s.kind == "class" else "UA>=2").model,
         )
         yield (
             f"quick trace, {kind}",
@@ -133,9 +129,7 @@ def _generators() -> Iterator[tuple[str, Run]]:
     yield (
         "VAE, CUP by angle",
         lambda: (
-            unlearn(
-                autoencoder, split, CUP(dial="angle", objective="hinge", **settings), task=Autoencoding()
-            ).model
+            unlearn(autoencoder, split, CUP(dial="angle", objective="hinge", **settings), task=Autoencoding()).model
         ),
     )
     for name in ("cup", "ws", "salun", "sa"):
@@ -163,9 +157,7 @@ def digit_splits() -> dict[str, ForgetSplit]:
     """A class and a random tenth of the digits."""
     images, labels = load_digits(return_X_y=True)
     images = torch.tensor(images / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
-    train, test = (
-        TensorDataset(images[part], torch.tensor(labels[part])) for part in (slice(400, 1200), slice(400))
-    )
+    train, test = (TensorDataset(images[part], torch.tensor(labels[part])) for part in (slice(400, 1200), slice(400)))
     return {"class": ForgetSplit.by_class(train, test, 3), "random": ForgetSplit.random(train, test, 0.1)}
 
 

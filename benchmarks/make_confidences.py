@@ -59,9 +59,7 @@ def small_cnn() -> nn.Module:
 
 def small_mlp() -> nn.Module:
     """Return a two-layer MLP on standardised pixels."""
-    return nn.Sequential(
-        nn.Flatten(), nn.BatchNorm1d(3072), nn.Linear(3072, 512), nn.ReLU(), nn.Linear(512, 10)
-    )
+    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(3072), nn.Linear(3072, 512), nn.ReLU(), nn.Linear(512, 10))
 
 
 def read_images(path: Path) -> Tensor:

@@ -208,9 +208,7 @@ def show(told: dict) -> None:
         print(f"{name:34} {value:7.3f} s a step, {value / ws:6.3f} of WS")
     for name, value in told["own_work_seconds"].items():
         print(f"{name:34} {value:7.4f} s, {100 * value / ws:5.2f} % of a WS step")
-    print(
-        f"CUP / WS {told['cup_to_ws']:.3f}, by the Loop {told['loop_cup_to_ws']:.3f} (claim: both at most 1.05)"
-    )
+    print(f"CUP / WS {told['cup_to_ws']:.3f}, by the Loop {told['loop_cup_to_ws']:.3f} (claim: both at most 1.05)")
     print(f"safe CUP / CUP, by the Loop {told['safe_to_plain']:.3f} (claim: at most 1.35)")
     print(f"own work of the pivot {100 * told['own_work_to_ws']:.2f} % of a WS step (claim: at most 5 %)")
     if told["cup_to_torchjd_pcgrad"]:
@@ -219,15 +217,11 @@ def show(told: dict) -> None:
     for name, peak in peaks.items():
         # Like with like: the Loop leaves the caller's model alone and keeps the weights before the step, for WS too.
         other = "WS by the Loop" if "Loop" in name else "WS"
-        print(
-            f"{name:34} {peak:7.0f} MB at most, {peak - peaks[other]:+4.0f} of {other} (claim: +{room:.0f})"
-        )
+        print(f"{name:34} {peak:7.0f} MB at most, {peak - peaks[other]:+4.0f} of {other} (claim: +{room:.0f})")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

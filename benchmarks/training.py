@@ -68,9 +68,7 @@ def bare_step(model: nn.Module, optimizer: torch.optim.Optimizer, data: TensorDa
     loss.item()
 
 
-def measure(
-    make: Callable[[], nn.Module], shape: tuple[int, ...], batch: int, steps: int
-) -> dict[str, float]:
+def measure(make: Callable[[], nn.Module], shape: tuple[int, ...], batch: int, steps: int) -> dict[str, float]:
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(2 * batch, *shape), torch.randint(10, (2 * batch,)))
     model = make()
@@ -91,9 +89,7 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", help="cases whose name contains this")

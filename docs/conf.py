@@ -77,9 +77,7 @@ class SpaceTable(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         space = method_class(self.arguments[0]).paper_space
         rows = ["| setting | values |", "|---|---|"]
-        rows += [
-            f"| `{name}` | {', '.join(f'{value:g}' for value in values)} |" for name, values in space.items()
-        ]
+        rows += [f"| `{name}` | {', '.join(f'{value:g}' for value in values)} |" for name, values in space.items()]
         return self.parse_text_to_nodes("\n".join(rows))
 
 

@@ -56,6 +56,4 @@ for point in frontier.points:
     scores = point.scores
     print(f"γ = {point.knob}: forgotten {scores.ua:.0%}, kept {scores.ra:.1%}, test {scores.ta:.1%}")
 chosen = frontier.pick("UA>=95", best="RA")
-print(
-    f"{chosen.label} forgets enough; the frontier comes within {100 * frontier.distance():.1f} points of retraining"
-)
+print(f"{chosen.label} forgets enough; the frontier comes within {100 * frontier.distance():.1f} points of retraining")

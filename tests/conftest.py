@@ -113,11 +113,7 @@ def sweep() -> list[Record]:
 
 def _runs(i: int, shift: float, **place: Any) -> list[Record]:
     gamma, lr = (i % 6) / 5, (0.01, 0.1)[i // 6]
-    cup = (
-        None
-        if (gamma, lr, place["seed"]) == (1, 0.1, 2)
-        else (1 - 0.1 * gamma**2 - shift, gamma, 0.9, gamma, 0.5)
-    )
+    cup = None if (gamma, lr, place["seed"]) == (1, 0.1, 2) else (1 - 0.1 * gamma**2 - shift, gamma, 0.9, gamma, 0.5)
     ws = (0.97 - 0.3 * gamma - shift, min(1, 1.5 * gamma), 0.9, gamma)
     dial, rate = {"gamma": gamma, "lr": lr, "epochs": 5}, {"forget_weight": gamma, "lr": lr}
     return [

@@ -249,9 +249,7 @@ def expected(tmp_path_factory) -> dict[tuple[object, ...], object]:
         runs = {"Retrain": [problem.training]} | {s.name: list(s.methods) for s in lab.recipe.series}
         for name, methods in runs.items():
             for method in methods:
-                result = run_method(
-                    original, split, method, Running(task=problem.task, factory=problem.model)
-                )
+                result = run_method(original, split, method, Running(task=problem.task, factory=problem.model))
                 told = json.dumps(method.to_dict(), sort_keys=True)
                 scores[name, str(forgotten), told] = result.scores
     return scores

@@ -61,9 +61,7 @@ def cifar_batches(arrays: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.nd
 
 def cifar_binary(arrays: Mapping[str, np.ndarray]) -> dict[str, bytes]:
     return {
-        f"{name}.bin": b"".join(
-            bytes([label]) + image.tobytes() for image, label in zip(images, labels, strict=True)
-        )
+        f"{name}.bin": b"".join(bytes([label]) + image.tobytes() for image, label in zip(images, labels, strict=True))
         for name, images, labels in cifar_batches(arrays)
     }
 
@@ -91,9 +89,7 @@ def chunk(kind_and_body: tuple[bytes, bytes]) -> bytes:
 
 def cifar_sheets(arrays: Mapping[str, np.ndarray]) -> dict[str, bytes]:
     found = {
-        f"{name}.png": encode_rgb(
-            np.ascontiguousarray(images.reshape(len(images), 3, 1024).transpose(0, 2, 1))
-        )
+        f"{name}.png": encode_rgb(np.ascontiguousarray(images.reshape(len(images), 3, 1024).transpose(0, 2, 1)))
         for name, images, _ in cifar_batches(arrays)
     }
     for part in ("train", "test"):
@@ -102,9 +98,7 @@ def cifar_sheets(arrays: Mapping[str, np.ndarray]) -> dict[str, bytes]:
 
 
 def idx(array: np.ndarray) -> bytes:
-    return (
-        struct.pack(f">I{array.ndim}I", 0x800 + array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
-    )
+    return struct.pack(f">I{array.ndim}I", 0x800 + array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
 
 
 def idx_files(arrays: Mapping[str, np.ndarray]) -> dict[str, bytes]:
@@ -128,9 +122,7 @@ def mat_files(arrays: Mapping[str, np.ndarray]) -> dict[str, bytes]:
         }
         scipy.io.savemat(file, held, do_compression=True)
         # The first 116 bytes are words with the time of day in them: the same data, another digest a second later.
-        found[f"{part}_32x32.mat"] = (
-            b"MATLAB 5.0 MAT-file, made for a test".ljust(116) + file.getvalue()[116:]
-        )
+        found[f"{part}_32x32.mat"] = b"MATLAB 5.0 MAT-file, made for a test".ljust(116) + file.getvalue()[116:]
     return found
 
 
@@ -244,9 +236,7 @@ def packaged(monkeypatch: pytest.MonkeyPatch, name: str, client: Any, content: b
 def served(monkeypatch: pytest.MonkeyPatch, name: str, server: Server, files: Mapping[str, bytes]) -> None:
     """Let an entry come from an official source."""
     server.files.update(files)
-    downloads = tuple(
-        Download(f"{server.url}/{n}", digest(content, "md5"), 2**20) for n, content in files.items()
-    )
+    downloads = tuple(Download(f"{server.url}/{n}", digest(content, "md5"), 2**20) for n, content in files.items())
     change(monkeypatch, name, official=downloads)
 
 

@@ -18,9 +18,7 @@ FORGOTTEN, CLASSES = 3, (0, 1, 2, 3)
 FEATURES = "in-domain toy"
 
 
-def made_scores(
-    still: float, kept: float = 0.98, fid: float = 10.0, n: int = 200, **changes: Any
-) -> GenerationScores:
+def made_scores(still: float, kept: float = 0.98, fid: float = 10.0, n: int = 200, **changes: Any) -> GenerationScores:
     """Shares of whole images, as real ones are; what is not recognised is called the next class."""
     called = []
     for name in CLASSES:

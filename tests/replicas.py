@@ -55,9 +55,7 @@ def mlp(*, batchnorm: bool = False) -> nn.Module:
 
 def split(per_class: int = 15) -> ForgetSplit:
     """Class 0 of the blobs in float64."""
-    train, test = (
-        TensorDataset(d.tensors[0].double(), d.tensors[1]) for d in (blobs(per_class), blobs(seed=1))
-    )
+    train, test = (TensorDataset(d.tensors[0].double(), d.tensors[1]) for d in (blobs(per_class), blobs(seed=1)))
     return ForgetSplit.by_class(train, test, 0)
 
 
@@ -92,9 +90,7 @@ def variants() -> dict[str, Any]:
     return {
         **{name: quick(name) for name in list_methods() if method_class(name).only_for is None},
         "cup, one sample a batch": CUP(epochs=1, lr=LR, batch_size=1),
-        "cup, adam, more retain data": CUP(
-            **common, optimizer="adamw", weight_decay=0.1, retain_batch_size=10
-        ),
+        "cup, adam, more retain data": CUP(**common, optimizer="adamw", weight_decay=0.1, retain_batch_size=10),
         "cup, salient weights": CUP(**common, saliency=0.3),
         "cup, random labels": CUP(**common, objective="random_label"),
         "rl, sequential": RL(**common, order="sequential"),
@@ -106,9 +102,7 @@ def variants() -> dict[str, Any]:
     }
 
 
-def outcome(
-    method: Any, model: nn.Module | None = None, data: ForgetSplit | None = None, **options: Any
-) -> Any:
+def outcome(method: Any, model: nn.Module | None = None, data: ForgetSplit | None = None, **options: Any) -> Any:
     """What a run gives, as plain data."""
     result = unlearn(model or mlp(), data or split(), method, **options)
     return {
@@ -329,9 +323,7 @@ def refused(folder: Path) -> Any:
         "one sample each": message(lambda: outcome(train_mode, mlp(batchnorm=True))),
         "sharded": message(lambda: outcome(CUP(epochs=1), sharded)),
         "wrapped": message(lambda: outcome(CUP(epochs=1), nn.parallel.DistributedDataParallel(mlp()))),
-        "not a tensor": message(
-            lambda: Replicas.current().from_first(lambda: int("x") if rank else _refuse())
-        ),
+        "not a tensor": message(lambda: Replicas.current().from_first(lambda: int("x") if rank else _refuse())),
     }
 
 
@@ -364,9 +356,7 @@ def overflowed(folder: Path) -> Any:
     data = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
     method = CUP(objective="random_label", batchnorm="train", epochs=1, lr=0.01)
     single = CUP(epochs=1, lr=0.01, batch_size=1)  # one process has no part in a pass
-    again = [
-        outcome(m, trained(), data, task=OverflowsInOne(), precision="float16") for m in (method, single)
-    ]
+    again = [outcome(m, trained(), data, task=OverflowsInOne(), precision="float16") for m in (method, single)]
     first, precision._FIRST_SCALE = precision._FIRST_SCALE, precision._FIRST_SCALE / 2
     try:
         once = [outcome(m, trained(), data, precision="float16") for m in (method, single)]

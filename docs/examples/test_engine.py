@@ -15,6 +15,4 @@ protocols:
 def test_a_sweep_runs_on_it(tmp_path):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(RECIPE)
-    assert (
-        main(["sweep", str(recipe), "--store", str(tmp_path / "store"), "--engine", "my_engine:start"]) == 0
-    )
+    assert main(["sweep", str(recipe), "--store", str(tmp_path / "store"), "--engine", "my_engine:start"]) == 0

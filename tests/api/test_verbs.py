@@ -108,15 +108,10 @@ def test_a_users_own_model_and_data_go_through_unchanged():
     mine = ForgetSplit.by_class(Records(), Records(1), 2, target=task.target_of)
     torch.manual_seed(0)
     model = TabularNet()
-    learned = unlearn(
-        model, mine, Retrain(lr=0.1, epochs=15, batch_size=10), task=task, factory=TabularNet
-    ).model
+    learned = unlearn(model, mine, Retrain(lr=0.1, epochs=15, batch_size=10), task=task, factory=TabularNet).model
     assert score(learned, mine, task=task).ra > 0.9
     before = copy.deepcopy(learned.state_dict())
-    results = [
-        unlearn(learned, mine, CUP(gamma=0.7, lr=0.02, epochs=3), task=task, seed=1, workers=w)
-        for w in (0, 2)
-    ]
+    results = [unlearn(learned, mine, CUP(gamma=0.7, lr=0.02, epochs=3), task=task, seed=1, workers=w) for w in (0, 2)]
     assert results[0].scores == results[1].scores
     assert results[0].history == results[1].history
     assert all(torch.equal(value, before[name]) for name, value in learned.state_dict().items())

@@ -84,10 +84,7 @@ def test_what_was_judged_is_not_drawn_again(problem, capsys, monkeypatch):
     statistics.write_bytes(b"")
     assert judged("--weights", one, two) == (both, 2)
     assert judged("--weights", one, "--guidance", "0.5")[1] == 1
-    assert (
-        judged("--weights", one, "--reference-images", "10")[0][0]["scores"]["frechet"][0]["n_reference"]
-        == 10
-    )
+    assert judged("--weights", one, "--reference-images", "10")[0][0]["scores"]["frechet"][0]["n_reference"] == 10
 
 
 def test_what_cannot_be_judged_is_told(problem, capsys):
@@ -138,10 +135,7 @@ def test_unlearning_a_generator_judges_it_and_can_be_run_again(problem, capsys):
     assert Path("run/samples.png").read_bytes().startswith(b"\x89PNG")
     # judge says the same of the same weights, by the same classifier.
     judge = ["judge", "--problem", problem, "--classes", "1", "--out", "judged", "--json"]
-    assert (
-        main([*judge, "--weights", "run/model.safetensors", "--classifier", "run/classifier.safetensors"])
-        == 0
-    )
+    assert main([*judge, "--weights", "run/model.safetensors", "--classifier", "run/classifier.safetensors"]) == 0
     assert json.loads(capsys.readouterr().out)["models"][0]["scores"] == metrics["scores"]
     # The second run takes the classifier of the first.
     assert main(["rerun", "run"]) == 0

@@ -64,9 +64,7 @@ def with_no_reader(*words: str, unbuffered: str = "") -> subprocess.CompletedPro
     command = [sys.executable, "-m", "gradpivot", *words]
     env = {**SINGLE_THREAD, "PYTHONUNBUFFERED": unbuffered}
     try:
-        return subprocess.run(
-            command, stdout=writing, stderr=subprocess.PIPE, text=True, env=env, check=False
-        )
+        return subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=env, check=False)
     finally:
         os.close(writing)
 
@@ -277,9 +275,7 @@ def test_files_that_are_no_options(tmp_path, content, capsys):
     assert "options file" in error_of(capsys)
 
 
-@pytest.mark.parametrize(
-    "words", [["unlern"], ["unlearn", "cup", "--gama", "0.3"], ["unlearn", "cup", "--gamma", "3"]]
-)
+@pytest.mark.parametrize("words", [["unlern"], ["unlearn", "cup", "--gama", "0.3"], ["unlearn", "cup", "--gamma", "3"]])
 def test_mistyped_words_exit_with_two(words, capsys):
     with pytest.raises(SystemExit) as stop:
         main(words)

@@ -73,9 +73,7 @@ def test_it_is_listed(path, capsys):
 
 def test_it_runs_and_is_run_again(path, tmp_path, capsys):
     out = tmp_path / "run"
-    assert (
-        main(["unlearn", path, "--problem", "toy", "--classes", "2", "--epochs", "1", "--out", str(out)]) == 0
-    )
+    assert main(["unlearn", path, "--problem", "toy", "--classes", "2", "--epochs", "1", "--out", str(out)]) == 0
     assert "MyMethod(" in capsys.readouterr().out
     assert main(["rerun", str(out)]) == 0
 

@@ -67,9 +67,7 @@ def place(tmp_path_factory) -> Path:
     """A folder with the problem, its original model, and what one process makes of it."""
     folder = tmp_path_factory.mktemp("torchrun")
     (folder / "watched.py").write_text(MODULE)
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_PROCESS], cwd=folder, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", ONE_PROCESS], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -203,9 +201,7 @@ def as_process(monkeypatch):
 def test_other_commands_run_in_one_process(as_process, capsys, words):
     as_process(0)
     assert main(words) == 1
-    assert (
-        capsys.readouterr().err == f"gradpivot: {words[0]!r} runs in one process; torchrun is for 'unlearn'\n"
-    )
+    assert capsys.readouterr().err == f"gradpivot: {words[0]!r} runs in one process; torchrun is for 'unlearn'\n"
 
 
 @pytest.mark.parametrize("words", [["demo"], ["unlearn", "cup", "--gama", "1"], ["--help"]])

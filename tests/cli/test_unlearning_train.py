@@ -295,9 +295,7 @@ def test_killed_and_started_again_is_uninterrupted(slow):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     lines = {}
     for out in ("out", "whole"):
-        done = subprocess.run(
-            command(out), cwd=slow, env=environment, check=True, capture_output=True, text=True
-        )
+        done = subprocess.run(command(out), cwd=slow, env=environment, check=True, capture_output=True, text=True)
         lines[out] = done.stderr.splitlines()
     killed, whole = (load_file(slow / out / "model.safetensors") for out in ("out", "whole"))
     assert all(torch.equal(killed[name], whole[name]) for name in whole)

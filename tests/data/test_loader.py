@@ -122,9 +122,7 @@ def pad(samples):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_ragged_samples_need_a_collate_fn(workers):
-    with pytest.raises(
-        GradPivotError, match=r"^the samples cannot be stacked .* collate_fn=pad\)$"
-    ) as refused:
+    with pytest.raises(GradPivotError, match=r"^the samples cannot be stacked .* collate_fn=pad\)$") as refused:
         list(Loader(RAGGED, CPU, 0, workers).batches(ORDER, 0))
     assert "\n" not in str(refused.value)
     for dataset in (Collated(RAGGED, pad), Subset(Collated(RAGGED, pad), range(5))):
@@ -134,7 +132,5 @@ def test_ragged_samples_need_a_collate_fn(workers):
 
 
 def test_a_collate_fn_is_called_for_tensors_too():
-    dataset = Collated(
-        TensorDataset(torch.arange(5.0)), lambda samples: -torch.stack([x for (x,) in samples])
-    )
+    dataset = Collated(TensorDataset(torch.arange(5.0)), lambda samples: -torch.stack([x for (x,) in samples]))
     assert next(Loader(dataset, CPU, 0).batches(ORDER, 0)).tolist() == [-2, 0]

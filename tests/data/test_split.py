@@ -210,9 +210,7 @@ def test_labels_are_what_the_samples_say(shift):
     assert {split.train[i][1] for i in split.forget_indices} == {1}
 
 
-@pytest.mark.parametrize(
-    "classes", [1, np.int64(1), torch.tensor(1), torch.tensor([1]), np.array([1]), (1,), {1}]
-)
+@pytest.mark.parametrize("classes", [1, np.int64(1), torch.tensor(1), torch.tensor([1]), np.array([1]), (1,), {1}])
 def test_classes_of_any_kind(classes):
     assert ForgetSplit.by_class(data(), data(9), classes).classes == (1,)
 

@@ -143,9 +143,7 @@ def test_a_class_that_was_never_seen_is_not_named_at_all():
 
 @pytest.mark.numeric
 def test_records_can_be_misclassified_if_that_is_asked_for():
-    result = unlearn(
-        memorised(), records(), CUP(gamma=0.2, goal="misclassified", lr=0.1, epochs=20, budget=1.0)
-    )
+    result = unlearn(memorised(), records(), CUP(gamma=0.2, goal="misclassified", lr=0.1, epochs=20, budget=1.0))
     assert result.provenance["split"]["validation"] == "none"
     assert result.scores.ua == pytest.approx(asked_degree(0.2), abs=0.08)
 

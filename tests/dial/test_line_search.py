@@ -44,9 +44,7 @@ def landing(
     labels = torch.zeros(samples + 50, dtype=torch.long)
     data = torch.utils.data.TensorDataset(torch.cat([forget, retain]), labels)
     split = ForgetSplit.by_index(data, data, range(samples))
-    return LineSearch(
-        model, Misclassified(task or Classification(), objective("unlikelihood")), split, Loop(), settle
-    )
+    return LineSearch(model, Misclassified(task or Classification(), objective("unlikelihood")), split, Loop(), settle)
 
 
 @pytest.mark.parametrize("asked", [0.1, 0.25, 0.5, 0.9])

@@ -61,9 +61,7 @@ def test_it_needs_an_end_of_its_own_shape():
 
 @given(wanted=st.floats(0.01, 0.99), steep=st.floats(0.3, 8))
 def test_false_position_finds_the_share(wanted, steep):
-    share, found = share_with(
-        lambda s: s**steep, wanted, between=((0.0, 0.0), (1.0, 1.0)), tolerance=0.005, looks=20
-    )
+    share, found = share_with(lambda s: s**steep, wanted, between=((0.0, 0.0), (1.0, 1.0)), tolerance=0.005, looks=20)
     assert found == pytest.approx(wanted, abs=0.005)
     assert share**steep == found
 

@@ -30,9 +30,7 @@ def test_the_verdict_does_not_depend_on_the_unit_of_the_losses(unit, rise, fall)
     larger = [Change(*(value * unit for value in change)) for change in (forget, retain)]
     same = plain.accept(forget, retain, grow=True) == scaled.accept(*larger, grow=True)
     # At a bound rounding decides.
-    assert (same and scaled.rate == pytest.approx(plain.rate)) or min(
-        abs(abs(rise) - 0.1), abs(abs(fall) - 0.7)
-    ) < 1e-6
+    assert (same and scaled.rate == pytest.approx(plain.rate)) or min(abs(abs(rise) - 0.1), abs(abs(fall) - 0.7)) < 1e-6
 
 
 @given(rise=st.floats(2.01, 1e6))
@@ -56,11 +54,7 @@ def test_a_step_beyond_what_the_gradient_sees_is_shortened_though_both_losses_fe
     assert region.rate < 1
 
 
-@given(
-    st.lists(
-        st.tuples(*[st.floats(0, 20)] * 4, st.floats(-5, 5), st.floats(-5, 5), st.booleans()), max_size=30
-    )
-)
+@given(st.lists(st.tuples(*[st.floats(0, 20)] * 4, st.floats(-5, 5), st.floats(-5, 5), st.booleans()), max_size=30))
 def test_the_rate_stays_positive_and_finite(steps):
     region = TrustRegion()
     for fb, fa, rb, ra, pf, pr, grow in steps:
@@ -78,9 +72,7 @@ def test_also_after_a_thousand_bad_or_good_ones(after, grow):
 
 def test_steps_of_a_long_run_may_change_less_each():
     assert TrustRegion.of_run(1, 1.0).share == TrustRegion.of_run(USE.reference_steps, 1.0).share == 1
-    short, long = (
-        TrustRegion.of_run(steps, 1.0) for steps in (USE.reference_steps, 10 * USE.reference_steps)
-    )
+    short, long = (TrustRegion.of_run(steps, 1.0) for steps in (USE.reference_steps, 10 * USE.reference_steps))
     for region in (short, long):
         region.accept(Change(1.0, 0.9, -0.1), flat(), grow=True)
     assert short.rate >= 1

@@ -59,9 +59,7 @@ def split() -> ForgetSplit:
 
 
 def test_the_usual_scorers():
-    assert scorer_of(Classification(), retain_scored=3) == ClassifierScorer(
-        task=Classification(), retain_scored=3
-    )
+    assert scorer_of(Classification(), retain_scored=3) == ClassifierScorer(task=Classification(), retain_scored=3)
     assert scorer_of(Autoencoding(), workers=1) == LossScorer(task=Autoencoding(), workers=1)
     assert isinstance(scorer_of(Weighed()), Weighing)
 
@@ -88,9 +86,7 @@ def test_a_scorer_that_is_given_comes_before_the_tasks():
 
 def test_the_scores_are_those_of_the_evaluation():
     scorer = ClassifierScorer(task=Classification(), retain_scored=30)
-    assert scorer.scores(trained(), split()) == evaluate(
-        trained(), split(), Classification(), retain_scored=30
-    )
+    assert scorer.scores(trained(), split()) == evaluate(trained(), split(), Classification(), retain_scored=30)
     assert scorer.sizes(split()) == {"forget": 40, "retain": 30, "test": 80}
     assert scorer.examine(trained(), split()).pictures is None
     assert scorer.of_one_model().scores(trained(), split()) == scorer.scores(trained(), split())

@@ -57,9 +57,7 @@ def test_grad_is_the_pivot_and_conflicts_with_neither_loss(gamma, dtype):
     eps = torch.finfo(dtype).eps
     for g, u, v in zip(written, f, r, strict=True):
         assert g.dtype == dtype
-        torch.testing.assert_close(
-            g.double(), a * u.double() + b * v.double(), rtol=4 * eps, atol=eps * step.step_norm
-        )
+        torch.testing.assert_close(g.double(), a * u.double() + b * v.double(), rtol=4 * eps, atol=eps * step.step_norm)
     tolerance = 2 * eps
     for other in (f, r):
         cosine = inner(written, other) / math.sqrt(inner(written, written) * inner(other, other))
@@ -266,9 +264,7 @@ def test_other_weightings_plug_in():
         torch.testing.assert_close(p.grad, 0.2 * u + 3 * v)
     aggregation = pytest.importorskip("torchjd.aggregation")
     model.zero_grad()
-    step = Pivot(weighting=from_torchjd(aggregation.MGDAWeighting())).backward(
-        *losses(model), model.parameters()
-    )
+    step = Pivot(weighting=from_torchjd(aggregation.MGDAWeighting())).backward(*losses(model), model.parameters())
     assert step.forget_weight + step.retain_weight == pytest.approx(1)
 
 

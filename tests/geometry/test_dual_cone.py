@@ -58,11 +58,7 @@ def assert_equals_the_published(f, r, variant, w_f=1.0, w_r=1.0):
     fm, rm = ([mpf(w) * x for x in paper.vector(v)] for w, v in ((w_f, f), (w_r, r)))
     # On the very border of the dual cone rounding decides on which side f + r lies.
     total, lengths = paper.combined(1, fm, 1, rm), (paper.norm(fm), paper.norm(rm))
-    assume(
-        all(
-            abs(paper.dot(total, v)) > 1e-9 * n * sum(lengths) for v, n in zip((fm, rm), lengths, strict=True)
-        )
-    )
+    assume(all(abs(paper.dot(total, v)) > 1e-9 * n * sum(lengths) for v, n in zip((fm, rm), lengths, strict=True)))
     a, b = dual_cone_weights(*gram(f, r), variant, forget_weight=w_f, retain_weight=w_r)
     fm, rm, expected = paper.vector(f), paper.vector(r), published(fm, rm, variant)
     missed = paper.combined(1, paper.combined(a, fm, b, rm), -1, expected)

@@ -29,9 +29,7 @@ def test_equals_the_flattened_products(dtype):
 def test_none_counts_as_zero():
     f, r = tensors(0), tensors(1)
     f[0], r[1], f[3], f[5], r[5] = None, None, None, None, None
-    zeroed = [
-        [t if t is not None else torch.zeros(s) for t, s in zip(g, SHAPES, strict=True)] for g in (f, r)
-    ]
+    zeroed = [[t if t is not None else torch.zeros(s) for t, s in zip(g, SHAPES, strict=True)] for g in (f, r)]
     assert gram_of(f, r) == pytest.approx(gram_of(*zeroed), rel=1e-12)
     assert gram_of([None], [None]) == (0, 0, 0)
 
@@ -68,9 +66,7 @@ def test_inputs_are_left_alone():
     f, r = tensors(0), tensors(1)
     copies = [[t.clone() for t in g] for g in (f, r)]
     gram_of(f, r)
-    assert all(
-        torch.equal(a, b) for g, c in zip((f, r), copies, strict=True) for a, b in zip(g, c, strict=True)
-    )
+    assert all(torch.equal(a, b) for g, c in zip((f, r), copies, strict=True) for a, b in zip(g, c, strict=True))
 
 
 # Below 1e-100 the squares of the oracle, not ours, underflow to zero.
@@ -130,6 +126,4 @@ def test_the_layout_in_memory_does_not_matter(order):
     exact = change_along(*([t] for t in plain))
     assert change_along(*([t] for t in laid)) == pytest.approx(exact, rel=1e-12)
     assert change_along([plain[0]], *([t] for t in laid[1:])) == pytest.approx(exact, rel=1e-12)
-    assert change_along([laid[0]], [laid[1]], [None], [laid[3]]) == pytest.approx(
-        (exact[0], 0, exact[2]), rel=1e-12
-    )
+    assert change_along([laid[0]], [laid[1]], [None], [laid[3]]) == pytest.approx((exact[0], 0, exact[2]), rel=1e-12)

@@ -30,9 +30,7 @@ def surgery(f: list[mpf], r: list[mpf]) -> list[mpf]:
     projected = []
     for mine, other in ((f, r), (r, f)):
         product = paper.dot(mine, other)
-        projected.append(
-            paper.combined(1, mine, -product / paper.dot(other, other), other) if product < 0 else mine
-        )
+        projected.append(paper.combined(1, mine, -product / paper.dot(other, other), other) if product < 0 else mine)
     return paper.combined(1, projected[0], 1, projected[1])
 
 

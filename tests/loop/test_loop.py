@@ -122,29 +122,21 @@ def test_frozen_batchnorm_leaves_dropout_in_train_mode():
 
 def test_telemetry_of_what_the_optimiser_really_did():
     """⟨Δθ,f⟩ and ⟨Δθ,r⟩ of plain SGD are −λ⟨g,f⟩ and −λ⟨g,r⟩, which the Gram matrix knows."""
-    history = unlearn(
-        trained(), split(), WS(forget_weight=0.3, momentum=0, lr=0.01, epochs=1, max_norm=None)
-    ).history
+    history = unlearn(trained(), split(), WS(forget_weight=0.3, momentum=0, lr=0.01, epochs=1, max_norm=None)).history
     for i in range(len(history["step"])):
         ff, rr = history["forget_norm"][i] ** 2, history["retain_norm"][i] ** 2
         fr = history["cosine"][i] * history["forget_norm"][i] * history["retain_norm"][i]
         a, b = history["forget_weight"][i], history["retain_weight"][i]
         scale = 0.01 * history["step_norm"][i]
-        assert history["delta_forget"][i] == pytest.approx(
-            -0.01 * (a * ff + b * fr), abs=1e-4 * scale * math.sqrt(ff)
-        )
-        assert history["delta_retain"][i] == pytest.approx(
-            -0.01 * (a * fr + b * rr), abs=1e-4 * scale * math.sqrt(rr)
-        )
+        assert history["delta_forget"][i] == pytest.approx(-0.01 * (a * ff + b * fr), abs=1e-4 * scale * math.sqrt(ff))
+        assert history["delta_retain"][i] == pytest.approx(-0.01 * (a * fr + b * rr), abs=1e-4 * scale * math.sqrt(rr))
 
 
 @pytest.mark.numeric
 def test_what_weight_decay_does_to_the_promise_shows_in_the_telemetry():
     """The pivot raises neither loss; weight decay acts after it and does."""
     kept, broken = (
-        unlearn(
-            trained(), split(), CUP(gamma=0.5, dial="angle", weight_decay=decay, lr=0.01, epochs=2)
-        ).history
+        unlearn(trained(), split(), CUP(gamma=0.5, dial="angle", weight_decay=decay, lr=0.01, epochs=2)).history
         for decay in (0.0, 3.0)
     )
     assert max(*kept["delta_forget"], *kept["delta_retain"]) <= 0
@@ -155,10 +147,7 @@ def test_a_float64_model_takes_the_same_steps():
     (x, y), model = blobs().tensors, trained().double()
     double = ForgetSplit.by_class(torch.utils.data.TensorDataset(x.double(), y), blobs(seed=1), 0)
     shared = {"lr": 0.02, "epochs": 1, "momentum": 0}
-    runs = [
-        Loop().run(CUP(**shared), m, Classification(), s).model
-        for m, s in ((trained(), split()), (model, double))
-    ]
+    runs = [Loop().run(CUP(**shared), m, Classification(), s).model for m, s in ((trained(), split()), (model, double))]
     # Dropout draws its masks in the dtype of the model, so the paths differ a little.
     for single, exact in zip(*(run.parameters() for run in runs), strict=True):
         torch.testing.assert_close(single.double(), exact, atol=0.1, rtol=0.1)
@@ -244,9 +233,7 @@ def test_a_checkpoint_cannot_run_code(tmp_path):
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
 @pytest.mark.numeric
 def test_optimisers_and_schedules(optimizer):
-    result = unlearn(
-        trained(), split(), CUP(optimizer=optimizer, schedule="cosine", lr=0.02, epochs=8, gamma=0.8)
-    )
+    result = unlearn(trained(), split(), CUP(optimizer=optimizer, schedule="cosine", lr=0.02, epochs=8, gamma=0.8))
     assert result.scores.ua > 0.5
 
 
@@ -295,9 +282,7 @@ def test_seeds_are_whole_numbers():
 
 def test_measuring_the_step_leaves_float64_weights_alone():
     """A float64 weight needs no conversion, so the difference must not be taken in its own memory."""
-    split = ForgetSplit.by_class(
-        TensorDataset(blobs().tensors[0].double(), blobs().tensors[1]), blobs(seed=1), 0
-    )
+    split = ForgetSplit.by_class(TensorDataset(blobs().tensors[0].double(), blobs().tensors[1]), blobs(seed=1), 0)
     method = WS(lr=0.01, momentum=0.0, epochs=1, batch_size=40, max_norm=None)
     model = trained().double()
     outcome = Loop().run(method, model, Classification(), split)

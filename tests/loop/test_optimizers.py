@@ -110,9 +110,7 @@ def test_a_state_in_another_layout_is_continued(name):
     torch.testing.assert_close(last.weight, plain.weight, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "off"), [(torch.float64, 1e-14), (torch.float32, 1e-6), (torch.bfloat16, 0.02)]
-)
+@pytest.mark.parametrize(("dtype", "off"), [(torch.float64, 1e-14), (torch.float32, 1e-6), (torch.bfloat16, 0.02)])
 def test_momentum_is_right_in_every_precision(dtype, off):
     """Against the sums written out in float64: fused kernels were wrong in bfloat16."""
     generator = torch.Generator().manual_seed(0)

@@ -142,9 +142,7 @@ def test_a_checkpoint_of_another_precision_is_refused(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_method(
-            trained(), split(), GA(epochs=2), Running(progress=stop, checkpoint=path, checkpoint_seconds=0)
-        )
+        run_method(trained(), split(), GA(epochs=2), Running(progress=stop, checkpoint=path, checkpoint_seconds=0))
     with pytest.raises(GradPivotError, match="belongs to another run"):
         unlearn(trained(), split(), GA(epochs=2), precision="bfloat16", checkpoint=path)
 
@@ -181,9 +179,7 @@ class TestCompiled:
         torch._dynamo.reset()
 
     def test_same_numbers_same_names_and_an_ordinary_model_afterwards(self):
-        plain, compiled = (
-            unlearn(trained(), split(), GA(epochs=1), compile=chosen) for chosen in (False, True)
-        )
+        plain, compiled = (unlearn(trained(), split(), GA(epochs=1), compile=chosen) for chosen in (False, True))
         assert self.compiled
         assert list(compiled.model.state_dict()) == list(trained().state_dict())
         assert plain.history == compiled.history

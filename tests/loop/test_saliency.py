@@ -160,10 +160,7 @@ def test_both_gradients_and_their_gram_matrix_are_masked():
         pairs = zip(getattr(seen[None], side), getattr(seen[0.3], side), mask, strict=True)
         for whole, masked, inside in pairs:
             torch.testing.assert_close(masked, whole * inside, rtol=1e-5, atol=1e-7)
-    inner = sum(
-        float((f.double() * r.double()).sum())
-        for f, r in zip(seen[0.3].forget, seen[0.3].retain, strict=True)
-    )
+    inner = sum(float((f.double() * r.double()).sum()) for f, r in zip(seen[0.3].forget, seen[0.3].retain, strict=True))
     assert seen[0.3].gram.fr == pytest.approx(inner, rel=1e-9)
 
 

@@ -183,9 +183,7 @@ def test_paper_space_is_twelve_settings():
 
 def test_bytes_are_moved_as_the_model_sees_them():
     """A model on Pixels takes bytes and [0, 1] alike; one that takes bytes as they are would get other inputs."""
-    images = torch.randint(
-        0, 256, (8, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
-    )
+    images = torch.randint(0, 256, (8, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     labels, task = torch.arange(8) % 3, Classification()
     inner = SmallCNN(classes=3).eval()
     batches = [(np.arange(8), (images, labels))]

@@ -65,9 +65,7 @@ def test_gamma_is_the_degree_with_other_optimisers(settings):
     assert result.scores.ra > 0.95
     # What the optimiser does against the promise is taken out again.
     assert max(result.history["delta_retain"]) <= 1e-6
-    pushing = [
-        d for d, i in zip(result.history["delta_forget"], result.history["intensity"], strict=True) if i >= 0
-    ]
+    pushing = [d for d, i in zip(result.history["delta_forget"], result.history["intensity"], strict=True) if i >= 0]
     assert max(pushing) <= 1e-6
 
 
@@ -109,9 +107,7 @@ def test_gamma_also_says_what_a_run_may_cost():
             cost(CUP(gamma=gamma, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15))
             <= asked_degree(gamma) * MAY_COST + 1e-9
         )
-    freely = cost(
-        CUP(gamma=0.3, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15, budget=1.0)
-    )
+    freely = cost(CUP(gamma=0.3, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15, budget=1.0))
     assert asked_degree(0.3) * MAY_COST < freely <= MAY_COST + 1e-9
 
 
@@ -128,8 +124,7 @@ def test_a_step_is_looked_at_again_under_the_same_random_numbers():
     model = trained()
     model.layers[3].p = 0.5
     results = [
-        unlearn(model, split(), CUP(gamma=0.7, lr=0.02, epochs=8), task=task)
-        for task in (Classification(), OwnLoss())
+        unlearn(model, split(), CUP(gamma=0.7, lr=0.02, epochs=8), task=task) for task in (Classification(), OwnLoss())
     ]
     for result in results:
         assert result.scores.ua == pytest.approx(asked_degree(0.7), abs=NEAR)
@@ -151,9 +146,7 @@ def test_a_step_that_hurts_is_taken_back():
 def test_what_a_step_did_is_in_the_history():
     history = unlearn(trained(), split(), CUP(gamma=0.5, epochs=3)).history
     steps = len(history["step"])
-    assert all(
-        len(history[name]) == steps for name in ("degree", "asked", "intensity", "forget_change", "lag")
-    )
+    assert all(len(history[name]) == steps for name in ("degree", "asked", "intensity", "forget_change", "lag"))
     assert history["landed"][:-1] == [None] * (steps - 1)
     assert 0 < history["landed"][-1] <= 1.5
 

@@ -30,9 +30,7 @@ def test_its_steps_are_the_variants(variant):
     method = DCGD(variant=variant, forget_weight=2.0, retain_weight=0.5, max_norm=None, epochs=3)
     history = TestDCGD().run(method).history
     rule = DualConeWeighting(variant, 2.0, 0.5)
-    for gram, a, b in zip(
-        recorded_grams(history), history["forget_weight"], history["retain_weight"], strict=True
-    ):
+    for gram, a, b in zip(recorded_grams(history), history["forget_weight"], history["retain_weight"], strict=True):
         assert (a, b) == pytest.approx(rule(gram), rel=1e-6)
 
 
@@ -55,9 +53,7 @@ def test_center_walks_the_pivots_middle():
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(
-    "objective", [name for name in list_objectives() if objective(name).takes == "logits"]
-)
+@pytest.mark.parametrize("objective", [name for name in list_objectives() if objective(name).takes == "logits"])
 @pytest.mark.numeric
 def test_takes_any_objective(objective, variant):
     result = TestDCGD().run(DCGD(objective=objective, variant=variant, lr=0.02, epochs=2))

@@ -36,8 +36,7 @@ def test_the_penalty_in_the_recorded_loss_follows_the_schedule():
     """Weights that hardly move: what the recorded loss has over CE is α_t·‖θ‖₁ at each of the five steps."""
     shared = {"lr": 1e-12, "epochs": 5, "batch_size": 80, "momentum": 0.0}
     plain, penalised = (
-        unlearn(trained(), split(), L1Sparse(alpha=alpha, **shared)).history["retain_loss"]
-        for alpha in (0.0, 0.1)
+        unlearn(trained(), split(), L1Sparse(alpha=alpha, **shared)).history["retain_loss"] for alpha in (0.0, 0.1)
     )
     extra = [p - q for p, q in zip(penalised, plain, strict=True)]
     expected = [0.1 * share * norm(trained()) for share in (1, 0.75, 0.5, 0.25, 0)]
@@ -47,9 +46,7 @@ def test_the_penalty_in_the_recorded_loss_follows_the_schedule():
 def test_one_step_is_the_gradient_plus_alpha_sign():
     shared = {"epochs": 1, "batch_size": 200, "momentum": 0.0, "max_norm": None, "lr": 0.01}
     plain, penalised = (unlearn(trained(), split(), L1Sparse(alpha=a, **shared)).model for a in (0.0, 0.3))
-    for original, p, q in zip(
-        trained().parameters(), plain.parameters(), penalised.parameters(), strict=True
-    ):
+    for original, p, q in zip(trained().parameters(), plain.parameters(), penalised.parameters(), strict=True):
         torch.testing.assert_close(q - p, -0.01 * 0.3 * original.sign(), rtol=1e-3, atol=1e-6)
 
 

@@ -104,8 +104,7 @@ def test_label_smoothing_bounds_the_confidence():
     kept = labels != 0
     with torch.no_grad():
         confidence = [
-            m.eval()(features[kept]).softmax(1).gather(1, labels[kept, None]).median()
-            for m in (sharp, smooth)
+            m.eval()(features[kept]).softmax(1).gather(1, labels[kept, None]).median() for m in (sharp, smooth)
         ]
         logits = smooth(features[kept])
     assert confidence[0] > 0.99

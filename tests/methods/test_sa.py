@@ -94,8 +94,7 @@ def test_killed_and_resumed_is_uninterrupted(tmp_path: Path):
 @pytest.mark.numeric
 def test_the_penalty_holds_the_weights():
     free, held = (
-        moved(run(SA(samples=4, sampler_steps=3, batch_size=2, epochs=6, lr=1e-2, penalty=w)).model)
-        for w in (0, 100)
+        moved(run(SA(samples=4, sampler_steps=3, batch_size=2, epochs=6, lr=1e-2, penalty=w)).model) for w in (0, 100)
     )
     assert held < 0.5 * free
 

@@ -43,9 +43,7 @@ def mask(share: float) -> list[torch.Tensor]:
 @pytest.mark.parametrize("kind", [SalUn, CUP, WS, GA])
 @pytest.mark.numeric
 def test_weights_outside_the_mask_are_bit_identical(kind, optimizer):
-    method = kind(
-        saliency=0.3, optimizer=optimizer, momentum=0.9, weight_decay=0.5, lr=0.02, epochs=3, max_norm=None
-    )
+    method = kind(saliency=0.3, optimizer=optimizer, momentum=0.9, weight_decay=0.5, lr=0.02, epochs=3, max_norm=None)
     result = unlearn(trained(), split(), method)
     inside_changed = 0
     for old, new, inside in zip(trained().parameters(), result.model.parameters(), mask(0.3), strict=True):
@@ -78,9 +76,7 @@ def test_frozen_parameters_are_no_part_of_the_share():
     model.layers[0].requires_grad_(False)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     result = unlearn(model, split(), SalUn(saliency=0.5, lr=0.05, epochs=5))
-    changed = sum(
-        int((a != b).sum()) for a, b in zip(model.parameters(), result.model.parameters(), strict=True)
-    )
+    changed = sum(int((a != b).sum()) for a, b in zip(model.parameters(), result.model.parameters(), strict=True))
     assert 0.4 * trainable < changed <= round(0.5 * trainable)
 
 

@@ -17,9 +17,7 @@ ROOMS = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py")
 def test_a_test_file_stands_where_its_module_does(file):
     """``tests/a/test_b.py`` and ``tests/a/test_b_more.py`` test ``src/gradpivot/a/b.py`` (or ``_b.py``, or ``b/``)."""
     folder = PACKAGE / file.parent
-    modules = {path.stem.lstrip("_") for path in folder.glob("*.py")} | {
-        path.name for path in folder.glob("*/")
-    }
+    modules = {path.stem.lstrip("_") for path in folder.glob("*.py")} | {path.name for path in folder.glob("*/")}
     words = file.stem.removeprefix("test_").split("_")
     assert any("_".join(words[:count]) in modules for count in range(1, len(words) + 1))
 

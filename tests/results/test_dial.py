@@ -47,9 +47,7 @@ def test_diverged_runs_are_left_out_of_the_curve_and_counted(record: Build) -> N
 
 
 def test_each_learning_rate_is_a_dial_of_its_own(record: Build) -> None:
-    rates = [
-        point for lr in (0.1, 0.01) for point in line(record, {0: 0.0, 0.5: lr, 1: 1.0}, lr=lr, epochs=5)
-    ]
+    rates = [point for lr in (0.1, 0.01) for point in line(record, {0: 0.0, 0.5: lr, 1: 1.0}, lr=lr, epochs=5)]
     found = dials([rates])
     assert [dial.others for dial in found] == [{"lr": 0.01}, {"lr": 0.1}]
     assert [dial.scores["ua"][1].mean for dial in found] == [0.01, 0.1]

@@ -29,9 +29,7 @@ def scores(ra: float, ua: float, ta: float = 0.9, mia: float = 0.8) -> Scores:
 
 
 def point(ra: float, ua: float, knob: float | None = None, **more: object) -> Point:
-    return Point(
-        label=f"CUP(gamma={knob})", settings={"gamma": knob}, scores=scores(ra, ua), knob=knob, **more
-    )
+    return Point(label=f"CUP(gamma={knob})", settings={"gamma": knob}, scores=scores(ra, ua), knob=knob, **more)
 
 
 def frontier(*points: Point, **more: object) -> Frontier:
@@ -114,9 +112,7 @@ def test_picks_by_condition():
     assert f.pick({"ua": 0.95}).knob == 0.5
     assert f.pick("UA>=50 and RA>=98.5").knob == 0.3
     assert f.pick("RA>=80", best="ua").knob == 0.9
-    with pytest.raises(
-        GradPivotError, match=r"no point of CUP meets UA>=95, RA>=99; the nearest is .*gamma=0\.5"
-    ):
+    with pytest.raises(GradPivotError, match=r"no point of CUP meets UA>=95, RA>=99; the nearest is .*gamma=0\.5"):
         f.pick("UA>=95, RA>=99")
     with pytest.raises(GradPivotError, match="unknown score 'acc'"):
         f.pick("UA>=95", best="acc")
@@ -153,9 +149,7 @@ def test_everything_survives_json(tmp_path):
     assert Comparison.load(path).to_dict() == comparison.to_dict()
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{}", '{"schema": "other"}', "[1]", '{"schema": "gradpivot.results/1"}']
-)
+@pytest.mark.parametrize("content", ["", "{}", '{"schema": "other"}', "[1]", '{"schema": "gradpivot.results/1"}'])
 def test_files_that_are_no_results(tmp_path, content):
     path = tmp_path / "results.json"
     path.write_text(content)

@@ -84,9 +84,7 @@ def test_h_and_delta_are_averaged_over_seeds_not_taken_of_averages(
         for seed, points in enumerate(seeds)
         for i, (still, fid) in enumerate(points)
     ]
-    records += [
-        made_record("retrained", reference[0], fid=reference[1], seed=seed) for seed in range(len(seeds))
-    ]
+    records += [made_record("retrained", reference[0], fid=reference[1], seed=seed) for seed in range(len(seeds))]
     row = series(only(records), "CUP")
     vectors = [[(1 - min(fid / 100, 1), 1 - still) for still, fid in points] for points in seeds]
     ideal = (1 - min(reference[1] / 100, 1), 1 - reference[0])
@@ -232,9 +230,7 @@ def test_nothing_to_compare_is_refused() -> None:
         compare_generators([made_record("original", 0.9)])
 
 
-@pytest.mark.parametrize(
-    "change", [{"rescale": 500.0}, {"frechet": (Frechet(1.0, "inception-2015", 600, 1500),)}]
-)
+@pytest.mark.parametrize("change", [{"rescale": 500.0}, {"frechet": (Frechet(1.0, "inception-2015", 600, 1500),)}])
 def test_another_scale_or_other_features_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(GradPivotError, match="compare at one only"):
         compare_generators([cup(0.0, 0.9), cup(0.5, 0.2, **change)])

@@ -17,9 +17,7 @@ Values = Mapping[str, Mapping[int, float]]
 
 def ranked(record: Build, values: Values, criterion: str = "hypervolume") -> Ranking:
     """A ranking of series by H (RA, with all else 1) on seeds."""
-    runs = [
-        record("run", (v, 1, 1, 1), series=n, seed=s) for n, row in values.items() for s, v in row.items()
-    ]
+    runs = [record("run", (v, 1, 1, 1), series=n, seed=s) for n, row in values.items() for s, v in row.items()]
     references = [record("retrained", seed=s) for s in {s for row in values.values() for s in row}]
     (table,) = standings([*runs, *references]).tables
     return next(r for r in table.rankings if r.criterion == criterion)
@@ -96,9 +94,7 @@ def test_differences_are_also_given_over_seeds(record: Build) -> None:
 def against(record: Build, differences: Mapping[tuple[str, int], float]) -> Rival:
     """B, worse than A by so much in H on each (class, seed)."""
     runs = [record("run", (0.9, 1, 1, 1), series="A", forget=f, seed=s) for f, s in differences]
-    runs += [
-        record("run", (0.9 - d, 1, 1, 1), series="B", forget=f, seed=s) for (f, s), d in differences.items()
-    ]
+    runs += [record("run", (0.9 - d, 1, 1, 1), series="B", forget=f, seed=s) for (f, s), d in differences.items()]
     return standings(runs).tables[0].rankings[0].rivals[0]
 
 

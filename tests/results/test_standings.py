@@ -108,9 +108,7 @@ def test_random_subsets_are_judged_by_the_gap(record: Build) -> None:
 
 
 def test_without_a_reference_there_is_no_delta_and_a_note(record: Build) -> None:
-    runs = [
-        record("run", s, label=str(s), key=str(i)) for i, s in enumerate([(0.2, 1, 1, 1), (0.9, 0.9, 1, 1)])
-    ]
+    runs = [record("run", s, label=str(s), key=str(i)) for i, s in enumerate([(0.2, 1, 1, 1), (0.9, 0.9, 1, 1)])]
     table = only(standings(runs))
     row = table.series[0]
     assert mean(row, "delta") is None
@@ -147,9 +145,7 @@ def test_half_done_sets_enter_no_average(record: Build) -> None:
     assert (mean(row, "seconds"), row.retrain_ratio, row.space_ratio) == (4, 0.1, 0.2)
     assert row.to_dict()["sets"]["whole"] == [True, False]
     assert "CUP: class 4, seed 1 has 1 of 2 runs." in table.notes
-    assert (
-        "Sets with fewer runs than their series' largest are left out of means and rankings." in table.notes
-    )
+    assert "Sets with fewer runs than their series' largest are left out of means and rankings." in table.notes
 
 
 def test_a_diverged_run_is_a_run(record: Build) -> None:
@@ -198,9 +194,7 @@ def test_notes_of_the_caller_are_kept(record: Build) -> None:
 
 def test_long_lists_of_gaps_are_cut_short(record: Build) -> None:
     runs = [record("run", seed=s) for s in range(20)]
-    assert any(
-        n.endswith("and 8 more: Δ cannot be given there; run Retrain.") for n in only(standings(runs)).notes
-    )
+    assert any(n.endswith("and 8 more: Δ cannot be given there; run Retrain.") for n in only(standings(runs)).notes)
 
 
 def test_the_first_of_a_key_counts(record: Build) -> None:
@@ -256,9 +250,7 @@ def test_classes_sort_as_numbers(record: Build) -> None:
 
 def test_models_belong_to_all_protocols_but_not_to_other_places(record: Build) -> None:
     runs = [record("run", protocol=p) for p in ("paper", "clean")]
-    found = standings(
-        [*runs, record("retrained"), record("retrained", seed=9), record("original", (1, 0, 1, 0))]
-    )
+    found = standings([*runs, record("retrained"), record("retrained", seed=9), record("original", (1, 0, 1, 0))])
     for table in found.tables:
         assert [s.place for s in table.retrained.sets] == [("3", 0)]
         assert mean(table.original, "delta") == pytest.approx(math.sqrt(2))
@@ -313,9 +305,7 @@ def test_the_order_of_records_does_not_matter_and_sets_are_frontiers(
         frontier: Frontier = s.frontier
         assert s.values["hypervolume"] == pytest.approx(frontier.hypervolume())
         assert s.values["hypervolume_without_mia"] == pytest.approx(frontier.hypervolume(("ra", "ua", "ta")))
-        assert s.values["hypervolume_svc"] == pytest.approx(
-            frontier.hypervolume(("ra", "ua", "ta", "mia_svc"))
-        )
+        assert s.values["hypervolume_svc"] == pytest.approx(frontier.hypervolume(("ra", "ua", "ta", "mia_svc")))
         assert s.values["delta"] == pytest.approx(frontier.distance())
 
 
@@ -345,9 +335,7 @@ def test_without_a_retrained_model_of_ours_the_papers_stands_in_and_is_told(reco
     assert not any("the paper's (RA" in note for note in table.notes)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"problem": "digits"}, {"problem": "cifar10", "kind": "random", "forget": "10 %"}]
-)
+@pytest.mark.parametrize("changes", [{"problem": "digits"}, {"problem": "cifar10", "kind": "random", "forget": "10 %"}])
 def test_elsewhere_nothing_is_borrowed(record: Build, changes: dict[str, str]) -> None:
     table = only(standings([record("run", (1, 1, 1, 1), **changes)]))
     assert mean(table.series[0], "delta") is None

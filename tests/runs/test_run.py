@@ -111,18 +111,14 @@ def test_an_original_that_came_back_unchanged_is_told():
     """Whoever ships it must know: a record that cannot be forgotten for what γ allows was not forgotten."""
     model = trained()
     kept = ForgetSplit.random(blobs(), blobs(seed=1), fraction=0.25, seed=0)
-    result = unlearn(
-        model, kept, CUP(gamma=0.3, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15)
-    )
+    result = unlearn(model, kept, CUP(gamma=0.3, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15))
     assert result.is_original
     # However little was asked for.
     result.history["asked"][-1] = result.scores.ua + 0.01
     assert "the model is the original, unchanged" in result.missed
     assert "budget 1" in result.missed
     assert (
-        unlearn(
-            model, kept, CUP(gamma=0, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15)
-        ).missed
+        unlearn(model, kept, CUP(gamma=0, goal="misclassified", objective="unlikelihood", lr=0.02, epochs=15)).missed
         is None
     )
 
@@ -164,9 +160,7 @@ def test_a_run_that_searches_is_given_validation_data():
 
 
 def test_a_problem_fills_in_what_suits_it():
-    problem = Problem(
-        name="blobs", load=lambda: (blobs(), blobs(seed=1)), model=TinyNet, settings={"batch_size": 7}
-    )
+    problem = Problem(name="blobs", load=lambda: (blobs(), blobs(seed=1)), model=TinyNet, settings={"batch_size": 7})
     split = ForgetSplit.by_class(*problem.load(), 0)
     prepared = problem.prepared(trained(), split, GA(), seed=4)
     assert (prepared.method.batch_size, prepared.running.seed) == (7, 4)

@@ -49,9 +49,7 @@ def stripes(count: int, seed: int = 0) -> TensorDataset:
 
 
 def problem(**changes: Any) -> Problem:
-    made = Problem(
-        name="stripes", load=lambda: (stripes(100), stripes(60, seed=1)), model=ConvNet, training=SHORT
-    )
+    made = Problem(name="stripes", load=lambda: (stripes(100), stripes(60, seed=1)), model=ConvNet, training=SHORT)
     return replace(made, **changes)
 
 
@@ -103,9 +101,7 @@ def test_continuing_does_not_begin_again(tmp_path):
     killed_after(15, path)
     seen: list[int] = []
     told: list[Epoch] = []
-    done = train_model(
-        problem(), checkpoint=path, progress=lambda done, total: seen.append(done), tell=told.append
-    )
+    done = train_model(problem(), checkpoint=path, progress=lambda done, total: seen.append(done), tell=told.append)
     assert seen == [14, *range(15, 22)]
     assert [epoch.number for epoch in told] == [3]
     assert told[0] == done.epochs[-1]

@@ -33,9 +33,7 @@ def found(two_processes):
 def assert_weights(two: dict[str, torch.Tensor], one: dict[str, torch.Tensor]) -> None:
     assert two.keys() == one.keys()
     for name in one:
-        torch.testing.assert_close(
-            two[name], one[name], atol=TOLERANCE, rtol=0, msg=lambda m, n=name: f"{n}: {m}"
-        )
+        torch.testing.assert_close(two[name], one[name], atol=TOLERANCE, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
 
 
 def assert_same_run(two: dict, one: dict) -> None:

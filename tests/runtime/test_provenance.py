@@ -162,9 +162,7 @@ def test_what_only_shows_is_not_in_the_digest(package):
 @pytest.mark.parametrize("name", sorted(COMPUTES_NOTHING | COMPUTES_ALL_THE_SAME))
 def test_each_name_that_is_left_out_is_one_folder_or_file(name):
     """Else a file that computes could be left out because it is called the same, or one that shows be counted."""
-    named = [
-        path for path in PACKAGE.rglob("*") if path.suffix in ("", ".py") and path.stem.lstrip("_") == name
-    ]
+    named = [path for path in PACKAGE.rglob("*") if path.suffix in ("", ".py") and path.stem.lstrip("_") == name]
     found = [path for path in named if not set(path.parents) & set(named)]
     assert len(found) == 1, f"{name}: {found}; adapt the lists in provenance.py"
 
@@ -172,9 +170,7 @@ def test_each_name_that_is_left_out_is_one_folder_or_file(name):
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("__init__.py")), ids=lambda path: path.parent.name)
 def test_an_init_only_exports(path):
     """The digest leaves it out."""
-    defined = [
-        node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    ]
+    defined = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     assert {node.name for node in defined} <= {"__getattr__", "__dir__"}
 
 

@@ -94,9 +94,7 @@ def test_keys_are_the_same_in_every_process():
         assert done.stdout.strip() == CELL.key
 
 
-@given(
-    st.dictionaries(st.text(), st.floats(allow_nan=False) | st.integers() | st.text() | st.none(), min_size=2)
-)
+@given(st.dictionaries(st.text(), st.floats(allow_nan=False) | st.integers() | st.text() | st.none(), min_size=2))
 def test_digests_know_content_only(values):
     turned = dict(reversed(values.items()))
     assert digest_of(values) == digest_of(turned)

@@ -49,9 +49,7 @@ def test_more_seeds_do_only_what_is_new(lab):
 def test_runs_survive_tidying_of_our_source(lab, tmp_path, monkeypatch):
     """With a file moved and every docstring and comment edited nothing reruns; with another number all of it does."""
     package = tmp_path / "source" / "gradpivot"
-    shutil.copytree(
-        Path(gradpivot.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__", "vendor")
-    )
+    shutil.copytree(Path(gradpivot.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__", "vendor"))
     monkeypatch.setenv("PYTHONPATH", str(package.parent))
 
     def runs_after_a_sweep() -> int:
@@ -133,9 +131,7 @@ def test_a_series_that_only_fails_is_given_up_and_the_others_go_on(lab, monkeypa
 def test_a_worker_that_is_wrong_stops_the_sweep(lab):
     class Foreign(lab.Inline):
         def wait(self, seconds):
-            return [
-                replace(one, value=None, error="other versions", fatal=True) for one in super().wait(seconds)
-            ]
+            return [replace(one, value=None, error="other versions", fatal=True) for one in super().wait(seconds)]
 
     with pytest.raises(GradPivotError, match="a worker cannot do this sweep: other versions"):
         lab.sweep(Foreign())
@@ -248,9 +244,7 @@ def test_a_long_sweep_sends_heartbeats(lab, monkeypatch):
 
 
 def test_diverged_runs_are_counted_and_scored_zero(lab):
-    lab.path.write_text(
-        lab.path.read_text().replace("GA: {method: ga}", "GA: {method: ga, lr: 1e30, max_norm: null}")
-    )
+    lab.path.write_text(lab.path.read_text().replace("GA: {method: ga}", "GA: {method: ga, lr: 1e30, max_norm: null}"))
     state = lab.sweep()
     assert state.is_whole
     assert state.diverged == 2
@@ -295,9 +289,7 @@ def test_progress_adds_up(lab):
 def test_standing_says_how_far_it_is():
     state = State(total=40, done=12, running=2, elsewhere=3, failed=1, diverged=4, seconds_left=600.0)
     assert standing(state) == "12/40 done, 2 running, 3 elsewhere, 1 failed, 4 diverged, 10 min left"
-    assert standing(State(total=9, running=2, shares=[0.341, 0.12])).startswith(
-        "0/9 done, 2 running (34 %, 12 %), 0"
-    )
+    assert standing(State(total=9, running=2, shares=[0.341, 0.12])).startswith("0/9 done, 2 running (34 %, 12 %), 0")
     assert standing(State(total=4)) == "0/4 done, 0 running, 0 failed, 0 diverged"
     assert [duration(s) for s in (0.4, 89, 90, 7100, 7300, 90_000)] == [
         "0 s", "89 s", "2 min", "118 min", "2 h 2 min", "25 h 0 min",

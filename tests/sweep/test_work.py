@@ -173,9 +173,7 @@ def test_a_recipe_without_a_reference_has_no_such_cell(lab):
 def test_progress_is_told_step_by_step(lab, cells):
     weights = work.original_weights(lab.setting, 0)
     seen = []
-    answer = perform(
-        job_of(lab, cells["CUP", "1"]), lambda: weights, lambda done, total: seen.append((done, total))
-    )
+    answer = perform(job_of(lab, cells["CUP", "1"]), lambda: weights, lambda done, total: seen.append((done, total)))
     assert answer.error is None
     assert seen == [(0, 2), (1, 2), (2, 2)]
 

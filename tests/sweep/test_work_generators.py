@@ -111,9 +111,7 @@ def test_an_export_may_leave_the_pictures_out(tmp_path, monkeypatch, capsys):
     assert main(["store", "import", str(tmp_path / "other"), str(bare)]) == 0
     with closing(Store(tmp_path / "other")) as other:
         assert other.records() == [replace(record, pictures=None) for record in records]
-    assert (
-        main(["compare", str(tmp_path / "other"), "--out", str(tmp_path / "page"), "--formats", "html"]) == 0
-    )
+    assert main(["compare", str(tmp_path / "other"), "--out", str(tmp_path / "page"), "--formats", "html"]) == 0
     assert "No pictures of this model were kept." in (tmp_path / "page" / "generators.html").read_text()
 
 
@@ -136,9 +134,7 @@ def test_a_finished_sweep_of_generators_runs_nothing_again(tmp_path, monkeypatch
     original = next(record for record in records if record.role == "original")
     weights = {path.stem: path.read_bytes() for path in (tmp_path / "store" / "originals").glob("*.safe*")}
     cell = work.Cell.from_dict(original.provenance["cell"])
-    again = work.run_cell(
-        cell, lambda: weights[cell.original_key], judge=lambda: weights[cell.setting.judge_key]
-    )
+    again = work.run_cell(cell, lambda: weights[cell.original_key], judge=lambda: weights[cell.setting.judge_key])
     assert again.point.scores == original.point.scores
     assert again.pictures == original.pictures
     recipe, engine = load_recipe(tmp_path / "recipe.yaml"), InlineEngine()

@@ -34,9 +34,7 @@ def candidates(kind: str = "class"):
     """Models that were made without their final scores, which would read the test part."""
     split = guarded(kind)
     readable = replace(split, test=split.validation, validation=None)
-    return [
-        unlearn(trained(), readable, CUP(gamma=gamma, epochs=5, batch_size=8)) for gamma in (0.0, 0.4, 1.0)
-    ]
+    return [unlearn(trained(), readable, CUP(gamma=gamma, epochs=5, batch_size=8)) for gamma in (0.0, 0.4, 1.0)]
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)

@@ -38,9 +38,7 @@ def digits_split():
 @pytest.mark.slow
 @pytest.mark.numeric
 def test_on_digits_it_lands_within_two_points_for_three_runs_at_most(digits_model, digits_split, asked):
-    result = unlearn(
-        digits_model, digits_split, CUP(batch_size=BATCH_SIZE), until={"ua": asked}, keep={"ra": 0.97}
-    )
+    result = unlearn(digits_model, digits_split, CUP(batch_size=BATCH_SIZE), until={"ua": asked}, keep={"ra": 0.97})
     assert isinstance(result, Targeted)
     assert result.met
     assert result.scores.ua == result.seen.ua

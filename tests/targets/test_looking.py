@@ -56,9 +56,7 @@ def test_the_auc_is_against_never_seen_data_of_the_same_kind(kind):
 def test_without_unseen_data_of_the_class_there_is_no_auc():
     two = blobs(seed=2)
     keep = two.tensors[1] != 0
-    split = ForgetSplit.by_class(
-        blobs(), blobs(seed=1), 0, validation=(two.tensors[0][keep], two.tensors[1][keep])
-    )
+    split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0, validation=(two.tensors[0][keep], two.tensors[1][keep]))
     with pytest.raises(GradPivotError, match="AUC cannot be measured"):
         Looker(steering_split(split), TASK, 100.0).look(trained(), {"auc"})
 

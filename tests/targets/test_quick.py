@@ -30,10 +30,7 @@ def line():
 
 
 def same(model, other) -> bool:
-    return all(
-        torch.equal(a, b)
-        for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True)
-    )
+    return all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True))
 
 
 def test_the_ends_are_the_original_and_the_run(line):

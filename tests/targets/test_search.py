@@ -61,9 +61,7 @@ class World:
         return Seen(**{name: known[name] for name in metrics})
 
     def search(self, until: str, keep: str | None = None, method=None):
-        return Search(
-            self.model, method or CUP(), Targets.read(until, keep), self, self.run, lambda model: None
-        ).go()
+        return Search(self.model, method or CUP(), Targets.read(until, keep), self, self.run, lambda model: None).go()
 
 
 @pytest.mark.parametrize("asked", [1, 25, 50, 75, 90, 95, 99, 100])
@@ -222,13 +220,9 @@ def test_whatever_the_world_is_like_the_verdict_is_true_and_paid_for(asked, kept
     look=st.floats(0.001, 0.08),
     quick=st.floats(0, 1),
 )
-@example(
-    until="MIA>={}", asked=63, keep="RA>={0}, TA>={0}", kept=90, harm=0.5, reach=0.6, look=0.08, quick=1.0
-)
+@example(until="MIA>={}", asked=63, keep="RA>={0}, TA>={0}", kept=90, harm=0.5, reach=0.6, look=0.08, quick=1.0)
 @settings(max_examples=100, deadline=None)
-def test_no_conditions_and_no_price_of_looks_exceed_the_budget(
-    until, asked, keep, kept, harm, reach, look, quick
-):
+def test_no_conditions_and_no_price_of_looks_exceed_the_budget(until, asked, keep, kept, harm, reach, look, quick):
     found = World(harm, reach, look=look, quick=quick).search(until.format(asked), keep.format(kept))
     assert found.cost <= BUDGET + ROUNDING
 

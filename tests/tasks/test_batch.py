@@ -39,9 +39,7 @@ def test_tokens_go_with_their_mask_and_nothing_else():
     assert input_and_target({"input_ids": TOKENS, "label": LABELS})[0] is TOKENS
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"attention_mask": MASK}, {"attention_mask": MASK, "token_type_ids": TOKENS}]
-)
+@pytest.mark.parametrize("more", [{}, {"attention_mask": MASK}, {"attention_mask": MASK, "token_type_ids": TOKENS}])
 def test_a_model_is_called_by_name(more):
     model = TinyBert()
     logits, _ = Classification().logits(model, {"input_ids": TOKENS, **more, "labels": LABELS})

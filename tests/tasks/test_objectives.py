@@ -19,9 +19,7 @@ def test_unlikelihood_is_minus_log_one_minus_p(values):
     others = sum(math.exp(v - max(values)) for v in values[1:])
     everything = sum(math.exp(v - max(values)) for v in values)
     expected = math.log(everything) - math.log(others) if others > 0 else values[0] - max(values[1:])
-    assert objective("unlikelihood")(z, torch.tensor([0])).item() == pytest.approx(
-        expected, rel=1e-9, abs=1e-9
-    )
+    assert objective("unlikelihood")(z, torch.tensor([0])).item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 def test_unlikelihood_has_its_floor_and_a_gradient_where_p_rounds_to_one():
@@ -88,9 +86,7 @@ def test_random_label_is_cross_entropy_to_what_was_drawn():
     z, y = torch.randn(40, 4), torch.zeros(40, dtype=torch.long)
     drawn = drawn_labels(40, 4, 7)
     torch.manual_seed(7)
-    torch.testing.assert_close(
-        objective("random_label")(z, y), -z.log_softmax(1).gather(1, drawn[:, None]).mean()
-    )
+    torch.testing.assert_close(objective("random_label")(z, y), -z.log_softmax(1).gather(1, drawn[:, None]).mean())
     assert objective("random_label").lower_bound == 0
 
 
@@ -101,9 +97,7 @@ def test_uniform_is_the_divergence_from_the_uniform_distribution(values):
     k = len(values)
     expected = sum(1 / k * (math.log(1 / k) - math.log(q)) for q in p[0].tolist() if q > 0)
     if bool((p > 0).all()):
-        assert objective("uniform")(z, torch.tensor([0])).item() == pytest.approx(
-            expected, rel=1e-9, abs=1e-9
-        )
+        assert objective("uniform")(z, torch.tensor([0])).item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
     assert objective("uniform")(torch.zeros(2, k), torch.tensor([0, 1])).item() == pytest.approx(0, abs=1e-6)
 
 

@@ -46,9 +46,7 @@ def test_the_loss_is_minus_the_elbo_per_pixel(model):
 
 def test_bytes_and_fractions_are_the_same_images(model):
     stored = (IMAGES * 255).round().to(torch.uint8)
-    losses = [
-        seeded(lambda x=x: Autoencoding().losses(model, (x, LABELS))) for x in (stored, stored.float() / 255)
-    ]
+    losses = [seeded(lambda x=x: Autoencoding().losses(model, (x, LABELS))) for x in (stored, stored.float() / 255)]
     torch.testing.assert_close(*losses)
 
 
@@ -62,9 +60,7 @@ def test_the_papers_forgetting_loss_is_the_negative(model, forgets):
 def test_forgetting_in_the_decoder_has_no_gradient_in_the_encoder(model):
     def gradients(forgets: str) -> dict[str, torch.Tensor | None]:
         model.zero_grad(set_to_none=True)
-        seeded(
-            lambda: Autoencoding(forgets=forgets).forget_loss(model, BATCH, objective("negative_ce"))
-        ).backward()
+        seeded(lambda: Autoencoding(forgets=forgets).forget_loss(model, BATCH, objective("negative_ce"))).backward()
         return {name: p.grad for name, p in model.named_parameters()}
 
     whole, decoder = gradients("model"), gradients("decoder")
@@ -83,9 +79,7 @@ def test_the_hinge_stops_at_ignorance(model):
     told = seeded(lambda: task.forget_loss(model, BATCH, objective("hinge")))
     torch.testing.assert_close(told, (between - losses).clamp(min=0).mean())
     forgotten = seeded(
-        lambda: Autoencoding(ignorance=float(losses.min()) - 0.01).forget_loss(
-            model, BATCH, objective("hinge")
-        )
+        lambda: Autoencoding(ignorance=float(losses.min()) - 0.01).forget_loss(model, BATCH, objective("hinge"))
     )
     forgotten.backward()
     assert forgotten.item() == 0
@@ -122,9 +116,7 @@ def test_what_it_cannot_do_it_says(model):
         seeded(lambda: Autoencoding().losses(Closed(), BATCH)),
         seeded(lambda: Autoencoding().losses(model, BATCH)),
     )
-    with pytest.raises(
-        GradPivotError, match=r"Closed lacks one; add it, or use Autoencoding\(forgets='model'\)"
-    ):
+    with pytest.raises(GradPivotError, match=r"Closed lacks one; add it, or use Autoencoding\(forgets='model'\)"):
         Autoencoding().forget_loss(Closed(), BATCH, objective("hinge"))
 
 
@@ -173,9 +165,7 @@ def test_killed_and_resumed_is_uninterrupted(model, split, tmp_path):
 
     checkpoint = tmp_path / "checkpoint.pt"
     with pytest.raises(Killed):
-        Loop(seed=0, checkpoint=checkpoint, checkpoint_seconds=0, progress=kill).run(
-            method, model, task, split
-        )
+        Loop(seed=0, checkpoint=checkpoint, checkpoint_seconds=0, progress=kill).run(method, model, task, split)
     assert checkpoint.exists()
     steps = []
     again = Loop(seed=0, checkpoint=checkpoint, progress=lambda done, total: steps.append(done))

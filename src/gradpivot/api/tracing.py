@@ -46,9 +46,7 @@ class Trace(Frontier):
     problem: Mapping[str, Any]
     shares: tuple[float, ...] = ()
     cost: Cost | None = None
-    recommended: Callable[[tuple[Result, ...]], Choice] | None = field(
-        default=None, repr=False, compare=False
-    )
+    recommended: Callable[[tuple[Result, ...]], Choice] | None = field(default=None, repr=False, compare=False)
 
     def recommend(self) -> Choice:
         """The point that is nearest to what a retrained model would be, chosen without one.

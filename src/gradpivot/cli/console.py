@@ -192,15 +192,11 @@ def say_sweep(state: State, failures: Sequence[Failure], store: Path) -> None:
         )
     say(told)
     if state.damaged:
-        say(
-            f"Damaged and done again: {', '.join(state.damaged[:10])}{' …' if len(state.damaged) > 10 else ''}"
-        )
+        say(f"Damaged and done again: {', '.join(state.damaged[:10])}{' …' if len(state.damaged) > 10 else ''}")
     for _, what, why in failures[:10]:
         say(f"failed: {what}: {why}")
     if failures:
-        say(
-            f"{len(failures)} failed; the same command tries them again. What workers said is in {store}/worker.log"
-        )
+        say(f"{len(failures)} failed; the same command tries them again. What workers said is in {store}/worker.log")
     say(f"Compare them: gradpivot compare {store}")
 
 
@@ -295,6 +291,4 @@ def say(*parts: Any) -> None:
     if not console.is_terminal:
         console.width = max(console.width, _WIDE)
     for part in parts:
-        console.print(
-            part, highlight=False, markup=False, soft_wrap=isinstance(part, str) and not console.is_terminal
-        )
+        console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str) and not console.is_terminal)

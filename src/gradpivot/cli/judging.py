@@ -150,9 +150,7 @@ def _name(file: Path) -> str:
     return file.absolute().parent.name if file.stem == "model" else file.stem
 
 
-def scorer_in(
-    problem: Problem, folder: Path, device: str, classifier: Path | None = None, *, quiet: bool
-) -> Scorer:
+def scorer_in(problem: Problem, folder: Path, device: str, classifier: Path | None = None, *, quiet: bool) -> Scorer:
     """How a problem's models are scored; a classifier that judges samples is kept in ``folder``, for a rerun."""
     from gradpivot.models import save_weights
 

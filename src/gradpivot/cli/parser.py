@@ -144,9 +144,7 @@ def _nested(about: str, kinds: Mapping[str, type[Any]]) -> type[Any]:
         Annotated[kind, tyro.conf.subcommand(name, description=(kind.__doc__ or "").splitlines()[0])]
         for name, kind in kinds.items()
     ]
-    return dataclasses.make_dataclass(
-        "NestedOptions", [("chosen", Union[*choices])], namespace={"__doc__": about}
-    )
+    return dataclasses.make_dataclass("NestedOptions", [("chosen", Union[*choices])], namespace={"__doc__": about})
 
 
 def _with_file_and_protocol(words: list[str]) -> list[str]:

@@ -67,9 +67,7 @@ def _(chosen: options.ReproduceDigitsOptions) -> int:
 
 @run.register
 def _(chosen: options.ReproduceCifar10ClassOptions) -> int:
-    return _swept_and_compared(
-        chosen, {"short": "cifar10-pretrained", "full": "cifar10-class"}[chosen.preset]
-    )
+    return _swept_and_compared(chosen, {"short": "cifar10-pretrained", "full": "cifar10-class"}[chosen.preset])
 
 
 @run.register
@@ -91,9 +89,7 @@ def _(chosen: options.ReproduceVaeOptions) -> int:
         [dataclasses.replace(recipe.method, gamma=gamma) for gamma in chosen.values]
         recipe = dataclasses.replace(recipe, gammas=chosen.values)
     with terminating(), bar("VAE over γ", wants_bars(chosen.json)) as report:
-        outcome = run_vae(
-            recipe, chosen.out, forgotten=chosen.forget, seed=chosen.seed, report=counted(report)
-        )
+        outcome = run_vae(recipe, chosen.out, forgotten=chosen.forget, seed=chosen.seed, report=counted(report))
     figure = latent_figure(outcome.panels, chosen.forget)
     for ending in ("png", "pdf"):
         save_figure(figure, chosen.out / f"latent-map.{ending}")

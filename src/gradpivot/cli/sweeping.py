@@ -58,9 +58,7 @@ def _run(recipe: Recipe, chosen: SweepOptions, store: Store) -> tuple[State, lis
             with watched_sweep(recipe.name, chosen.json) as watch:
                 state = going.run(watch)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"{standing(going.state)}; everything done is in {chosen.store}"
-            ) from None
+            raise KeyboardInterrupt(f"{standing(going.state)}; everything done is in {chosen.store}") from None
     return state, store.failures(going.keys)
 
 
@@ -91,9 +89,7 @@ def finished_runs(chosen: CompareOptions) -> Finished:
     if methods is not None:
         wanted = {name.casefold() for name in methods}
         _known_names("method", wanted, {name.casefold() for r in runs for name in (r.method, r.series)})
-        records = [
-            r for r in records if r.role != "run" or {r.method.casefold(), r.series.casefold()} & wanted
-        ]
+        records = [r for r in records if r.role != "run" or {r.method.casefold(), r.series.casefold()} & wanted]
     if protocols is not None:
         _known_names("protocol", set(protocols), {record.protocol for record in runs})
         records = [r for r in records if r.role != "run" or r.protocol in protocols]

@@ -85,9 +85,7 @@ def _(chosen: options.TraceOptions) -> int:
         write_comparison(comparison, chosen.out, chosen.json)
     if chosen.pick:
         picked = comparison.frontiers[0].pick(chosen.pick, chosen.best)
-        ready = problem.prepared(
-            model, split, make_method(picked.settings), seed=chosen.seed, **_computed(chosen)
-        )
+        ready = problem.prepared(model, split, make_method(picked.settings), seed=chosen.seed, **_computed(chosen))
         result = Runs(chosen.out).result(ready)
         save_weights(result.model, chosen.out / "model.safetensors", {"method": result.method.label})
         if chosen.json:
@@ -220,9 +218,7 @@ def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSp
         "cost_in_plain_runs": cost.total,
         "recommended": {**choice.to_dict(), "scores_on_unseen_data": unseen.to_dict()},
     }
-    comparison = dataclasses.replace(
-        beside, frontiers=[traced], provenance={**beside.provenance, "quick": told}
-    )
+    comparison = dataclasses.replace(beside, frontiers=[traced], provenance={**beside.provenance, "quick": told})
     with quiet() if chosen.pick and chosen.json else nullcontext():
         write_comparison(comparison, chosen.out, chosen.json)
     taken = traced.pick_result(chosen.pick, chosen.best) if chosen.pick else choice.result

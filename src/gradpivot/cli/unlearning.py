@@ -88,9 +88,7 @@ def _(chosen: options.TrainOptions) -> int:
         say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
     else:
         named = {name: getattr(chosen, name) for name in ("problem", "model", "normalise")}
-        say_trained(
-            trained, " ".join(f"--{name} {value}" for name, value in named.items() if value), chosen.out
-        )
+        say_trained(trained, " ".join(f"--{name} {value}" for name, value in named.items() if value), chosen.out)
     return DIVERGED if trained.diverged else 0
 
 

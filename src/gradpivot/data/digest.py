@@ -79,9 +79,7 @@ def _update(digest: Any, value: Any) -> None:
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
         # bfloat16 has no NumPy type; its bytes do.
-        value = (
-            value.contiguous().view(torch.uint8).numpy() if value.dtype is torch.bfloat16 else value.numpy()
-        )
+        value = value.contiguous().view(torch.uint8).numpy() if value.dtype is torch.bfloat16 else value.numpy()
     if isinstance(value, np.ndarray | np.generic):
         array = np.ascontiguousarray(value)
         if array.dtype.hasobject:

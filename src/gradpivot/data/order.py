@@ -54,9 +54,7 @@ def paired_order(
     retain set). Where an epoch needs more than there is to retain, the retain set is gone through again in a new order.
     """
     chosen = cut(shuffled(forget, seed, "forget", epoch), batch_size)
-    sizes = [
-        len(batch) if retain_batch_size is None else min(retain_batch_size, len(retain)) for batch in chosen
-    ]
+    sizes = [len(batch) if retain_batch_size is None else min(retain_batch_size, len(retain)) for batch in chosen]
     rounds = -(-sum(sizes) // len(retain))
     fresh = np.concatenate([shuffled(retain, seed, "retain", epoch, r) for r in range(rounds)])
     return chosen, np.split(fresh[: sum(sizes)], np.cumsum(sizes)[:-1])

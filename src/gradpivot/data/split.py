@@ -129,9 +129,7 @@ class ForgetSplit:
         return cls._with(train, test, wanted, kind="index", **options)
 
     @classmethod
-    def by_predicate(
-        cls, train: Any, test: Any, predicate: Callable[[Any], bool], **options: Any
-    ) -> ForgetSplit:
+    def by_predicate(cls, train: Any, test: Any, predicate: Callable[[Any], bool], **options: Any) -> ForgetSplit:
         """Forget the training samples for which ``predicate(sample)`` is true."""
         train, options = _prepared(train, options)
         with isolated():
@@ -246,9 +244,7 @@ class ForgetSplit:
         except FileNotFoundError:
             raise GradPivotError(f"there is no split file {path}") from None
         except (ValueError, KeyError, TypeError) as error:
-            raise GradPivotError(
-                f"{path} is not a split file, or is damaged ({error}); make it again"
-            ) from None
+            raise GradPivotError(f"{path} is not a split file, or is damaged ({error}); make it again") from None
         train, options = _prepared(train, options)
         if saved["data"].startswith("id:"):
             options.setdefault("data_id", saved["data"].removeprefix("id:"))
@@ -366,9 +362,7 @@ def _checked_labels(labels: np.ndarray) -> np.ndarray:
 
 def _whole_numbers(what: str, given: Any) -> list[int]:
     """Classes or indices as a list, from a number, a sequence, an array, a tensor or, for indices, a mask."""
-    array = np.asarray(
-        given.tolist() if hasattr(given, "tolist") else list(given) if _is_many(given) else [given]
-    )
+    array = np.asarray(given.tolist() if hasattr(given, "tolist") else list(given) if _is_many(given) else [given])
     if what == "index" and array.dtype == bool:
         return [int(i) for i in np.flatnonzero(array)]
     if array.size and array.dtype.kind not in "iu":

@@ -62,9 +62,7 @@ class LineSearch:
         self._retain = shuffled(split.retain_indices, loop.seed, "landing")[: self._use.search_samples]
         self._segment = Segment(model)
         self.weights_length = math.sqrt(
-            math.fsum(
-                float(p.detach().double().square().sum()) for p in model.parameters() if p.requires_grad
-            )
+            math.fsum(float(p.detach().double().square().sum()) for p in model.parameters() if p.requires_grad)
         )
         """‖θ‖ of the trainable weights before the run."""
         # Of several processes the first says it: one sample that they round differently would make them diverge.
@@ -83,8 +81,7 @@ class LineSearch:
         # What a task draws, such as noise, is the same at every measurement.
         with isolated(derive(self._loop.seed, "landing")):
             degrees = [
-                self._goal.degree(self._model, batch).double().sum().item()
-                for _, batch in self._passes(self._forget)
+                self._goal.degree(self._model, batch).double().sum().item() for _, batch in self._passes(self._forget)
             ]
         return float(np.sum(degrees) / len(self._forget))
 
@@ -142,10 +139,7 @@ class LineSearch:
 
         line = (0.0, start), (share, rise)
         share, rise = share_with(rise_at, aim, between=line, tolerance=0.05 * most)
-        while (
-            not (affordable := [place for place in looks if looks[place] <= most])
-            and share > self._use.min_share
-        ):
+        while not (affordable := [place for place in looks if looks[place] <= most]) and share > self._use.min_share:
             share = share / 2
             rise_at(share)
         return max((place, looks[place]) for place in affordable) if affordable else (0.0, 0.0)

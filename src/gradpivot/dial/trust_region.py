@@ -60,9 +60,7 @@ class TrustRegion:
     settings: DialSettings = field(default_factory=DialSettings)
 
     @classmethod
-    def of_run(
-        cls, steps: int, unit: float, share: float = 1.0, settings: DialSettings | None = None
-    ) -> TrustRegion:
+    def of_run(cls, steps: int, unit: float, share: float = 1.0, settings: DialSettings | None = None) -> TrustRegion:
         """For a run of so many steps: the more there are, the less each may change.
 
         Args:

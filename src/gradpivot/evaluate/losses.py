@@ -115,13 +115,9 @@ class LossScorer(Scorer):
         """Both losses."""
         from gradpivot.evaluate.on_test import mean_loss
 
-        forget, retain = (
-            mean_loss(model, split.train, part, self.task, self.workers) for part in self._parts(split)
-        )
+        forget, retain = (mean_loss(model, split.train, part, self.task, self.workers) for part in self._parts(split))
         sizes = self.sizes(split)
-        return LossScores(
-            forget_loss=forget, retain_loss=retain, n_forget=sizes["forget"], n_retain=sizes["retain"]
-        )
+        return LossScores(forget_loss=forget, retain_loss=retain, n_forget=sizes["forget"], n_retain=sizes["retain"])
 
     def of_diverged(self, split: ForgetSplit) -> LossScores:
         """No losses."""

@@ -31,9 +31,7 @@ class OnTest(NamedTuple):
     loss: float | None = None
 
 
-def score_on_test(
-    model: nn.Module, split: ForgetSplit, task: Task, workers: int = 0, *, final: bool = True
-) -> OnTest:
+def score_on_test(model: nn.Module, split: ForgetSplit, task: Task, workers: int = 0, *, final: bool = True) -> OnTest:
     """Accuracy or loss; unless it is the ``final`` word, of a generator nothing.
 
     Raises:

@@ -118,9 +118,7 @@ class Problem:
             return self.training
         known = {"paper": Retrain.paper, "short": Retrain.short}
         if name not in known:
-            raise GradPivotError(
-                f"there is no training recipe {name!r}; choose problem, {' or '.join(known)}"
-            )
+            raise GradPivotError(f"there is no training recipe {name!r}; choose problem, {' or '.join(known)}")
         return Retrain.from_dict({"augment": self.settings.get("augment"), **known[name]})
 
 

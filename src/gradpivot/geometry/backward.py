@@ -203,9 +203,7 @@ class Pivot:
                 parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
         return describe(gram, weights, norm, gamma)
 
-    def _overflow(
-        self, parameters: list[Tensor], forget: Gradient, retain: Gradient, gamma: float | None
-    ) -> PivotStep:
+    def _overflow(self, parameters: list[Tensor], forget: Gradient, retain: Gradient, gamma: float | None) -> PivotStep:
         """Leave the infinities in ``.grad``: that is how a GradScaler learns to skip and to shrink."""
         for parameter, f, r in zip(parameters, forget, retain, strict=True):
             present = [g for g in (f, r) if g is not None]
@@ -251,9 +249,7 @@ def _refuse_existing(parameters: Sequence[Tensor]) -> None:
     # Zeros are what zero_grad(set_to_none=False) leaves behind: nothing is lost by replacing them.
     existing = local([p.grad for p in parameters if p.grad is not None])
     if existing and anywhere(parameters, any(g is not None and bool(g.count_nonzero()) for g in existing)):
-        raise GradPivotError(
-            "a parameter has a gradient already; call optimizer.zero_grad() first, or pass add=True"
-        )
+        raise GradPivotError("a parameter has a gradient already; call optimizer.zero_grad() first, or pass add=True")
     for parameter in parameters:
         parameter.grad = None
 

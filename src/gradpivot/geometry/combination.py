@@ -59,9 +59,7 @@ def _is_delicate(forget: Gradient, retain: Gradient, weights: Weights, gram: Gra
     return (1 - cosine) * (1 + cosine) < _CANCELLING**2
 
 
-def _by_foreach(
-    target: Gradient, target_weight: float, other: Gradient, other_weight: float
-) -> list[Tensor | None]:
+def _by_foreach(target: Gradient, target_weight: float, other: Gradient, other_weight: float) -> list[Tensor | None]:
     import torch
 
     present = [t for t in target if t is not None]
@@ -72,8 +70,7 @@ def _by_foreach(
         ts, os = map(list, zip(*both, strict=True))
         torch._foreach_add_(ts, os, alpha=other_weight)
     return [
-        t if t is not None else (None if o is None else o * other_weight)
-        for t, o in zip(target, other, strict=True)
+        t if t is not None else (None if o is None else o * other_weight) for t, o in zip(target, other, strict=True)
     ]
 
 

@@ -183,6 +183,4 @@ def _vector(piece: Tensor) -> Tensor:
 def _gathered(bucket: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     import torch
 
-    return tuple(
-        torch.cat([part.detach().reshape(-1) for part in side]).double() for side in zip(*bucket, strict=True)
-    )
+    return tuple(torch.cat([part.detach().reshape(-1) for part in side]).double() for side in zip(*bucket, strict=True))

@@ -79,9 +79,7 @@ def check_gamma(gamma: float) -> float:
     except (TypeError, ValueError):
         value = math.nan
     if not 0 <= value <= 1:
-        raise GradPivotError(
-            f"gamma is {gamma}; the unlearning intensity lies between 0 (keep) and 1 (forget)"
-        )
+        raise GradPivotError(f"gamma is {gamma}; the unlearning intensity lies between 0 (keep) and 1 (forget)")
     return value
 
 
@@ -98,8 +96,7 @@ def case_of(gram: Gram) -> Case:
     # Cauchy-Schwarz, with room for Gram matrices that were accumulated in float32.
     if ff < 0 or rr < 0 or abs(fr) > math.sqrt(ff) * math.sqrt(rr) * (1 + 1e-5):
         raise GradPivotError(
-            f"⟨f,f⟩={ff}, ⟨r,r⟩={rr}, ⟨f,r⟩={fr} are not the inner products of two vectors; "
-            f"the order is ff, rr, fr"
+            f"⟨f,f⟩={ff}, ⟨r,r⟩={rr}, ⟨f,r⟩={fr} are not the inner products of two vectors; the order is ff, rr, fr"
         )
     if ff == 0 or rr == 0:
         if ff == rr:
@@ -202,9 +199,7 @@ def steered_weights(gram: Gram, intensity: float) -> Weights:
     turn = min(max(intensity * phi, -min(alpha, math.pi / 2)), math.pi / 2)
     gain = gram.retain_norm * max(math.sin(turn + alpha), 0.0)
     length = (abs(gram.forget_norm * math.sin(turn)) + gain) / sine
-    return Weights(
-        length * math.cos(phi - turn) / gram.forget_norm, length * math.cos(turn) / gram.retain_norm
-    )
+    return Weights(length * math.cos(phi - turn) / gram.forget_norm, length * math.cos(turn) / gram.retain_norm)
 
 
 @dataclass(frozen=True)
@@ -226,6 +221,4 @@ class PivotWeighting:
 
     def __call__(self, gram: Gram, /) -> Weights:
         """:func:`pivot_weights` of the Gram matrix."""
-        return pivot_weights(
-            *gram, self.gamma, forget_weight=self.forget_weight, retain_weight=self.retain_weight
-        )
+        return pivot_weights(*gram, self.gamma, forget_weight=self.forget_weight, retain_weight=self.retain_weight)

@@ -69,9 +69,7 @@ class LossesOfStep:
     ) -> list[tuple[Gradient, float | None]]:
         """The gradient and the value of each mean over the whole batch; ``statistics`` become their means."""
         named = zip(("forget", "retain"), (forget, retain), self.parts, strict=True)
-        sides = [
-            None if loss is None else self._side(name, loss, part, parameters) for name, loss, part in named
-        ]
+        sides = [None if loss is None else self._side(name, loss, part, parameters) for name, loss, part in named]
         return self.replicas.mean_gradients(parameters, sides, statistics)
 
     def values(self, forget: Loss, retain: Loss) -> tuple[float, float]:

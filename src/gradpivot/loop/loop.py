@@ -137,9 +137,7 @@ class Loop(Stepping):
         reseed(derive(self.seed, "initialisation"))
         reinitialise(model, self.factory)
 
-    def paired_batches(
-        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe
-    ) -> Iterator[PairedBatch]:
+    def paired_batches(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> Iterator[PairedBatch]:
         """Every forget sample once an epoch, each batch beside a fresh slice of the retain set."""
         plan, loader = paired_plan(split, recipe, self.seed), self._loader(split.train, model)
         self._mask_if_asked(model, task, split, recipe, loader)
@@ -147,9 +145,7 @@ class Loop(Stepping):
             yield PairedBatch(forget, retain, plan.progress(self._step), indices[0])
         self.recalibrate(model, task, split, recipe)
 
-    def forget_batches(
-        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe
-    ) -> Iterator[Batch]:
+    def forget_batches(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> Iterator[Batch]:
         """Every forget sample once an epoch, as in :meth:`paired_batches`, for a method that looks at nothing else."""
         plan, loader = forget_plan(split, recipe, self.seed), self._loader(split.train, model)
         self._mask_if_asked(model, task, split, recipe, loader)
@@ -157,9 +153,7 @@ class Loop(Stepping):
             yield Batch(data, plan.progress(self._step), forgets=True, indices=indices)
         self.recalibrate(model, task, split, recipe)
 
-    def sequential_batches(
-        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe
-    ) -> Iterator[Batch]:
+    def sequential_batches(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> Iterator[Batch]:
         """Every forget sample once an epoch, then every retain sample once: a step for each batch."""
         plan, loader = sequential_plan(split, recipe, self.seed), self._loader(split.train, model)
         self._mask_if_asked(model, task, split, recipe, loader)
@@ -303,9 +297,7 @@ class Loop(Stepping):
             "attached": None if self._attached is None else self._attached.state_dict(),
         }
 
-    def _mask_if_asked(
-        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe, loader: Loader
-    ) -> None:
+    def _mask_if_asked(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe, loader: Loader) -> None:
         """Keep to the salient weights if the recipe has a ``saliency``.
 
         Before a checkpoint is loaded: a resumed run computes the same mask, from the original weights.

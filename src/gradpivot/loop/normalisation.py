@@ -40,9 +40,7 @@ def apply_policy(model: nn.Module, policy: str) -> None:
 
 
 @torch.no_grad()
-def recalibrate(
-    model: nn.Module, batches: Iterable[tuple[int, Any]], forward: Callable[[nn.Module, Any], Any]
-) -> None:
+def recalibrate(model: nn.Module, batches: Iterable[tuple[int, Any]], forward: Callable[[nn.Module, Any], Any]) -> None:
     """Replace running statistics by their mean over ``batches``; weights stay as they are.
 
     Args:

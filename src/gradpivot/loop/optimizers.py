@@ -101,13 +101,9 @@ def make_optimizer(parameters: Sequence[Tensor], recipe: Recipe) -> torch.optim.
         )
     elif recipe.optimizer in ("adam", "adamw"):
         kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
-        optimizer = kind(
-            parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=fused, foreach=not fused
-        )
+        optimizer = kind(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=fused, foreach=not fused)
     else:
-        raise GradPivotError(
-            f"there is no optimizer {recipe.optimizer!r}; choose one of {', '.join(OPTIMIZERS)}"
-        )
+        raise GradPivotError(f"there is no optimizer {recipe.optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
     optimizer.register_step_pre_hook(_lay_alike)
     return optimizer
 

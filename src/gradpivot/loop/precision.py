@@ -47,9 +47,7 @@ class Passes:
         compiled: Whether ``torch.compile`` makes the forward and backward code.
     """
 
-    def __init__(
-        self, model: nn.Module | None = None, precision: str = "float32", compiled: bool = False
-    ) -> None:
+    def __init__(self, model: nn.Module | None = None, precision: str = "float32", compiled: bool = False) -> None:
         check_precision(precision)
         self._dtype = None if precision == "float32" else getattr(torch, precision)
         self._scale = _FIRST_SCALE if precision == "float16" else 1.0

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["saliency_mask"]
 
 
-def saliency_mask(
-    model: nn.Module, task: Task, batches: Iterable[tuple[Any, int]], share: float
-) -> list[Tensor]:
+def saliency_mask(model: nn.Module, task: Task, batches: Iterable[tuple[Any, int]], share: float) -> list[Tensor]:
     """The most salient weights: the global top ``share`` of ``|Σ_{x∈D_f} ∇_θ(−CE(x))|``.
 
     The gradients are summed before the absolute value is taken, with the model in eval mode (its modes come back). −CE

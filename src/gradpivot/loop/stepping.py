@@ -98,9 +98,7 @@ class Stepping:
             Diverged: if a loss or gradient is not finite; the last good weights are back in place then.
         """
         parameters = self._running.parameters
-        (f, forget_loss), (r, retain_loss) = self._losses.gradients(
-            forget, retain, parameters, self._statistics
-        )
+        (f, forget_loss), (r, retain_loss) = self._losses.gradients(forget, retain, parameters, self._statistics)
         if self._mask is not None:
             apply_mask(f, self._mask)
             apply_mask(r, self._mask)

@@ -64,9 +64,7 @@ class BS(Descent):
         """Label D_f by the model as it is given, then descend CE to those labels."""
         task = Classification.required(task, self.title)
         # Before the first batch, which loads a checkpoint's weights: a resumed run has the original's labels too.
-        labels = self.labels(
-            model, task, loop.pass_over(model, split.train, split.forget_indices, _LABELLED_AT_ONCE)
-        )
+        labels = self.labels(model, task, loop.pass_over(model, split.train, split.forget_indices, _LABELLED_AT_ONCE))
         for batch in loop.forget_batches(model, task, split, self):
             inputs, targets = task.adapter(batch.data)
             assert batch.indices is not None
@@ -140,9 +138,7 @@ def _as_real(inputs: Any, task: Classification, model: nn.Module) -> Any:
         return inputs
     real = inputs.to(next(model.parameters()).dtype) / 255
     with torch.no_grad():
-        same = torch.allclose(
-            task.outputs(model, inputs[:2]), task.outputs(model, real[:2]), rtol=1e-3, atol=1e-3
-        )
+        same = torch.allclose(task.outputs(model, inputs[:2]), task.outputs(model, real[:2]), rtol=1e-3, atol=1e-3)
     if not same:
         raise GradPivotError(
             "BS moves inputs along a gradient, and the model takes bytes but makes something else of them than x/255; "

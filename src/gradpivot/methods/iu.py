@@ -82,15 +82,11 @@ class IU(Method):
             retain=partial(_cross_entropy, task, model, 1),
         )
         share = len(split.forget_indices) / len(split.train)
-        update = self.alpha * self._solve(
-            self._samples(model, task, split, loop), _influence(gradients, share)
-        )
+        update = self.alpha * self._solve(self._samples(model, task, split, loop), _influence(gradients, share))
         trainable = [p for p in model.parameters() if p.requires_grad]
         loop.move(shaped_like(trainable, update), gradients, Weights(self.alpha * share, self.alpha * share))
 
-    def _samples(
-        self, model: nn.Module, task: Classification, split: ForgetSplit, loop: Loop
-    ) -> SampleGradients:
+    def _samples(self, model: nn.Module, task: Classification, split: ForgetSplit, loop: Loop) -> SampleGradients:
         import numpy as np
 
         from gradpivot.data import shuffled
@@ -108,9 +104,7 @@ class IU(Method):
             return subtract_shortcut(samples, vector)
         fits = samples.bytes <= WOODBURY_BYTES
         if self.solver == "cg" or (self.solver == "auto" and not fits):
-            return solve_cg(
-                samples, vector, self.damping, tolerance=self.tolerance, iterations=self.iterations
-            )
+            return solve_cg(samples, vector, self.damping, tolerance=self.tolerance, iterations=self.iterations)
         if not fits:
             m, p = samples.shape
             raise GradPivotError(

@@ -223,9 +223,7 @@ def _refuse_second(known: type[Method] | None, new: type[Method]) -> None:
     """Raise if another class has the name; the same one may be imported again, as reloading does."""
     homes = [f"{c.__module__}.{c.__qualname__}" for c in (known, new) if c is not None]
     if len(set(homes)) > 1:
-        raise GradPivotError(
-            f"{' and '.join(homes)} are both called {new.name!r}; give one of them another name"
-        )
+        raise GradPivotError(f"{' and '.join(homes)} are both called {new.name!r}; give one of them another name")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,6 +321,4 @@ class ForgettingDescent(Descent):
             self._check("saliency", above=0, most=1)
         known = [*self.more_objectives, *list_objectives()]
         if self.objective not in known:
-            raise GradPivotError(
-                f"{self.title}: objective is {self.objective!r}; choose one of {', '.join(known)}"
-            )
+            raise GradPivotError(f"{self.title}: objective is {self.objective!r}; choose one of {', '.join(known)}")

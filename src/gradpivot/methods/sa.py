@@ -111,9 +111,7 @@ class SA(Descent):
         from gradpivot.tasks import Sampler
 
         if split.kind != "class":
-            raise GradPivotError(
-                f"{self.title} forgets classes by their label, and the split is {split.kind!r}"
-            )
+            raise GradPivotError(f"{self.title} forgets classes by their label, and the split is {split.kind!r}")
         sampler = Sampler(kind=self.sampler, steps=self.sampler_steps, guidance=self.guidance)
         labels = torch.arange(task.classes).repeat_interleave(self.samples)
         seeds = [derive(loop.seed, "replay", number) for number in range(len(labels))]

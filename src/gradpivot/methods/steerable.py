@@ -53,9 +53,7 @@ class SteerableDescent(ForgettingDescent):
         if not self.is_dialled:
             for name in ("goal", "budget"):
                 if getattr(self, name) is not None:
-                    raise GradPivotError(
-                        f"{self.title}: {name} belongs to a run to a degree; {self._way_to_dial}"
-                    )
+                    raise GradPivotError(f"{self.title}: {name} belongs to a run to a degree; {self._way_to_dial}")
 
     @property
     def is_dialled(self) -> bool:

@@ -32,9 +32,7 @@ def list_models() -> list[str]:
     return list(_BUILT_IN)
 
 
-def find_model(
-    name: str, images: Images | None = None, normalise: str | None = None
-) -> Callable[[], nn.Module]:
+def find_model(name: str, images: Images | None = None, normalise: str | None = None) -> Callable[[], nn.Module]:
     """A function that makes a new model, with random weights.
 
     Where images are stored as bytes, or ``normalise`` is given, a model without a
@@ -83,9 +81,7 @@ def _made(name: str, make: Callable[[], Any], images: Images | None, chosen: boo
     if not isinstance(model, nn.Module):
         raise GradPivotError(f"{name} returned a {type(model).__name__}; it must return a torch.nn.Module")
     if any(is_lazy(parameter) for parameter in model.parameters()):
-        raise GradPivotError(
-            f"the model {name} has lazy layers; run it once on an example before you return it"
-        )
+        raise GradPivotError(f"the model {name} has lazy layers; run it once on an example before you return it")
     has_own = any(isinstance(module, Pixels) for module in model.modules())
     if has_own and chosen and name not in _BUILT_IN:
         raise GradPivotError(
@@ -151,9 +147,7 @@ def _timm(name: str, images: Images) -> Callable[[], Any]:
     timm = _library("timm")
     # A tag after the dot names weights, which are not fetched here.
     _refuse_unknown("timm", name.partition(".")[0], timm.list_models())
-    return partial(
-        timm.create_model, name, pretrained=False, num_classes=images.classes, in_chans=images.channels
-    )
+    return partial(timm.create_model, name, pretrained=False, num_classes=images.classes, in_chans=images.channels)
 
 
 def _torchvision(name: str, images: Images) -> Callable[[], Any]:

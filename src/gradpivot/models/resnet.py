@@ -52,9 +52,7 @@ class BasicBlock(nn.Module):
         if (stride != 1 or inputs != outputs) and padded:
             self.shortcut = nn.Sequential(PaddedShortcut(inputs, outputs, stride))
         elif stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-            )
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, images: Tensor) -> Tensor:
         """Feature maps in, feature maps out."""

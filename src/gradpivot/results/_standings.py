@@ -148,9 +148,7 @@ class Standings:
         }
 
 
-def standings(
-    records: Iterable[Record], *, beside: str | None = None, notes: Iterable[str] = ()
-) -> Standings:
+def standings(records: Iterable[Record], *, beside: str | None = None, notes: Iterable[str] = ()) -> Standings:
     """Group finished runs into tables and judge every set.
 
     Args:
@@ -181,9 +179,7 @@ def standings(
             model.setdefault(place, []).append(record)
     if not runs:
         raise GradPivotError("there is no finished run to compare; run 'gradpivot sweep' first")
-    tables = tuple(
-        _table(key, kinds[key[1]], runs[key], models, beside) for key in sorted(runs, key=_table_order)
-    )
+    tables = tuple(_table(key, kinds[key[1]], runs[key], models, beside) for key in sorted(runs, key=_table_order))
     return Standings(tables=tables, notes=(*doubled, *notes), records=len(unique))
 
 
@@ -313,9 +309,7 @@ def _gaps(kind: str, rows: Sequence[Series], places: int) -> list[str]:
                 f"{row.name} was run on {len(row.sets)} of {places} sets (not on {where}); its means are over "
                 f"other sets than those of the rest."
             )
-        parts = [
-            f"{forget_words(kind, f)}, seed {s} has {n} of {row.largest} runs" for (f, s), n in row.incomplete
-        ]
+        parts = [f"{forget_words(kind, f)}, seed {s} has {n} of {row.largest} runs" for (f, s), n in row.incomplete]
         if parts:
             found.append(f"{row.name}: {listed(parts)}.")
     if any(row.incomplete for row in rows):

@@ -81,11 +81,7 @@ def dials(sets: Sequence[Sequence[Point]], knob: str = "gamma") -> list[Dial]:
             if point.knob is not None and point.settings.get(knob) == point.knob:
                 others = repr([item for item in point.settings.items() if item[0] != knob])
                 families.setdefault(others, {}).setdefault(index, []).append(point)
-    walked = [
-        lines
-        for lines in families.values()
-        if len({p.knob for line in lines.values() for p in line}) >= LEAST
-    ]
+    walked = [lines for lines in families.values() if len({p.knob for line in lines.values() for p in line}) >= LEAST]
     names = _varying([next(iter(lines.values()))[0] for lines in walked], knob)
     found = [_dial(list(lines.values()), knob, names) for lines in walked]
     return sorted(found, key=lambda dial: [_sort_key(value) for value in dial.others.values()])
@@ -98,9 +94,7 @@ def _dial(lines: Sequence[Sequence[Point]], knob: str, names: Sequence[str]) -> 
         columns.setdefault(float(point.knob or 0.0), []).append(point)
     values = tuple(sorted(columns))
     alive = [sorted((p for p in line if not p.diverged), key=lambda p: p.knob or 0.0) for line in lines]
-    jumps = [
-        max(abs(b.scores.ua - a.scores.ua) for a, b in pairwise(line)) for line in alive if len(line) > 1
-    ]
+    jumps = [max(abs(b.scores.ua - a.scores.ua) for a, b in pairwise(line)) for line in alive if len(line) > 1]
     lost = tuple(sum(p.diverged is not None for p in columns[value]) for value in values)
     return Dial(
         knob=knob, others={name: runs[0].settings.get(name) for name in names}, values=values,

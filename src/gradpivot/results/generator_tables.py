@@ -44,9 +44,7 @@ def compare_generators(records: Iterable[Record], *, notes: Iterable[str] = ()) 
     """
     unique, doubled = unique_records(records)
     if unique and not are_generators(unique):
-        raise GradPivotError(
-            "the records are of classifiers, which make no images; compare them in standings"
-        )
+        raise GradPivotError("the records are of classifiers, which make no images; compare them in standings")
     models: dict[tuple[str, str, str, Role], dict[int, list[Record]]] = {}
     runs: dict[tuple[str, str, str, str], dict[str, dict[int, list[Record]]]] = {}
     for record in unique:
@@ -100,9 +98,7 @@ def _one_each(
     """One original or reference a seed: the first by key where there are several."""
     several = sorted(seed for seed in seeds & set(found) if len(found[seed]) > 1)
     if several:
-        notes.append(
-            f"Seed {listed([str(s) for s in several])} has several {role} models; the first by key counts."
-        )
+        notes.append(f"Seed {listed([str(s) for s in several])} has several {role} models; the first by key counts.")
     return {seed: found[seed][:1] for seed in sorted(seeds & set(found))}
 
 
@@ -216,9 +212,7 @@ def _gaps(rows: Sequence[GeneratorSeries], seeds: set[int]) -> list[str]:
     for row in rows:
         if absent := sorted(seeds - {s.seed for s in row.sets}):
             where = listed([f"seed {s}" for s in absent])
-            found.append(
-                f"{row.name} was not run on {where}; its means are over other seeds than those of the rest."
-            )
+            found.append(f"{row.name} was not run on {where}; its means are over other seeds than those of the rest.")
         if parts := [f"seed {s.seed} has {len(s.records)} of {row.largest} runs" for s in row.sets
                      if len(s.records) < row.largest]:  # fmt: skip
             found.append(f"{row.name}: {listed(parts)}, and is left out of its means.")
@@ -254,6 +248,4 @@ def _uneven(table: GeneratorTable) -> list[str]:
     if len(numbers) < 2:
         return []
     told = ", ".join(f"{n:,} against {reference:,}" for n, reference in numbers)
-    return [
-        f"Fidelity is over different numbers of images ({told}), so H and Δ are too; judge all at the same N."
-    ]
+    return [f"Fidelity is over different numbers of images ({told}), so H and Δ are too; judge all at the same N."]

@@ -220,9 +220,7 @@ class GeneratorTable:
         """One of each kind of Fréchet distance, by features and numbers of images; first what H and Δ are by."""
         kinds = {(f.features, f.n, f.n_reference): f for scores in self.finite for f in scores.frechet}
         firsts = {scores.frechet[0].features for scores in self.finite if scores.frechet}
-        return sorted(
-            kinds.values(), key=lambda f: (f.features not in firsts, f.features, f.n, f.n_reference)
-        )
+        return sorted(kinds.values(), key=lambda f: (f.features not in firsts, f.features, f.n, f.n_reference))
 
     @property
     def dataset(self) -> str | None:

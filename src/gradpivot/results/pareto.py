@@ -50,9 +50,7 @@ def _volume(dimension: int) -> Callable[[NDArray[np.float64]], float]:
     # One object a dimension: moocore.hypervolume() spends more time on its reference point than on 20 points.
     import moocore
 
-    measure: Callable[[NDArray[np.float64]], float] = moocore.Hypervolume(
-        ref=[0.0] * dimension, maximise=True
-    )
+    measure: Callable[[NDArray[np.float64]], float] = moocore.Hypervolume(ref=[0.0] * dimension, maximise=True)
     return measure
 
 

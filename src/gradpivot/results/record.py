@@ -77,9 +77,7 @@ class Record:
             ValueError, KeyError, TypeError: if something is missing or out of range.
         """
         if values.get("schema") != SCHEMA:
-            raise GradPivotError(
-                f"a record has the schema {values.get('schema')!r}; this version reads {SCHEMA!r}"
-            )
+            raise GradPivotError(f"a record has the schema {values.get('schema')!r}; this version reads {SCHEMA!r}")
         known = {name: values[name] for name in cls.__dataclass_fields__ if name not in ("point", "pictures")}
         drawn = values.get("pictures")
         return cls(

@@ -45,9 +45,7 @@ class Condition:
         return _COMPARISONS[self.comparison](float(getattr(scores, self.metric)), bound)
 
 
-def parse_conditions(
-    text: str | Mapping[str, float], metrics: Sequence[str] | None = None
-) -> tuple[Condition, ...]:
+def parse_conditions(text: str | Mapping[str, float], metrics: Sequence[str] | None = None) -> tuple[Condition, ...]:
     """Read ``"UA>=95, RA>=99"`` (percent) or ``{"ua": 0.95}`` (fractions: at least; at most where less is better).
 
     Args:

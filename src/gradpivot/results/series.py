@@ -196,13 +196,10 @@ class Series:
             "space_ratio": self.space_ratio,
             "measures": {name: m and m.to_dict() for name, m in self.measures.items()},
             "classes": {
-                forget: {name: e and e.to_dict() for name, e in row.items()}
-                for forget, row in self.classes.items()
+                forget: {name: e and e.to_dict() for name, e in row.items()} for forget, row in self.classes.items()
             },
             "missing": [list(place) for place in self.missing],
-            "incomplete": [
-                {"forget": f, "seed": s, "runs": n, "of": self.largest} for (f, s), n in self.incomplete
-            ],
+            "incomplete": [{"forget": f, "seed": s, "runs": n, "of": self.largest} for (f, s), n in self.incomplete],
             "dials": [dial.to_dict() for dial in self.dials],
             "sets": {
                 "forget": [s.forget for s in self.sets],
@@ -252,8 +249,7 @@ def gather(
     ordered = sorted(runs, key=place_order)
     method = runs[ordered[0]][0].method
     sets = tuple(
-        _judge(place, name, method, kind, [r.point for r in runs[place]], references.get(place))
-        for place in ordered
+        _judge(place, name, method, kind, [r.point for r in runs[place]], references.get(place)) for place in ordered
     )
     whole = _whole(sets)
     return Series(
@@ -305,10 +301,7 @@ def _judge(
         },
         **{m: float(raw[shown, i]) for i, m in enumerate(every) if shown is not None},
         **{m: None if lengths is None else float(lengths.min()) for m, lengths in far.items()},
-        **{
-            f"hypervolume{end}": hypervolume(vectors[:, some]) if judged else None
-            for end, some in columns.items()
-        },
+        **{f"hypervolume{end}": hypervolume(vectors[:, some]) if judged else None for end, some in columns.items()},
         "seconds": math.fsum(finite) / len(finite) if finite else None,
         "space_seconds": math.fsum(p.seconds for p in points),
     }
@@ -363,10 +356,7 @@ def _classes(sets: Sequence[SolutionSet]) -> dict[str, dict[str, Estimate | None
     groups: dict[str, list[SolutionSet]] = {}
     for s in sets:
         groups.setdefault(s.forget, []).append(s)
-    return {
-        forget: {m: estimate(s.values[m] for s in group) for m in measures()}
-        for forget, group in groups.items()
-    }
+    return {forget: {m: estimate(s.values[m] for s in group) for m in measures()} for forget, group in groups.items()}
 
 
 def _retrain_ratio(sets: Sequence[SolutionSet], measure: str) -> float | None:

@@ -120,9 +120,7 @@ def _check_degree(model: nn.Module, split: ForgetSplit, task: Task, *, doubts: b
     if not (task.knows_doubt if doubts else task.is_gradual):
         return  # The method says what is missing.
     told = getattr(task, "doubting" if doubts else "forgetting")
-    anything = Objective(
-        "pre-flight", lambda outputs, _: outputs.mean(), None, lambda losses, _: losses.mean()
-    )
+    anything = Objective("pre-flight", lambda outputs, _: outputs.mean(), None, lambda losses, _: losses.mean())
     what = f"the {'doubt' if doubts else 'degree'} that {type(task).__name__}.{told.__name__} gives"
     with isolated(0), torch.no_grad(), evaluating(model):
         batch, samples = _two_of(split.forget_indices, model, split)
@@ -159,6 +157,4 @@ def _check_model(model: nn.Module) -> None:
                 f"or use Pivot in a loop of your own"
             )
         if not math.isfinite(float(parameter.detach().double().sum())):
-            raise GradPivotError(
-                f"the weight {name} holds NaN or infinity before unlearning; load a sound checkpoint"
-            )
+            raise GradPivotError(f"the weight {name} holds NaN or infinity before unlearning; load a sound checkpoint")

@@ -35,9 +35,7 @@ def refuse_used(folder: Path, overwrite: bool) -> None:
         )
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise GradPivotError(
-            f"{folder} cannot be written ({there} does not allow it); name another with --out"
-        )
+        raise GradPivotError(f"{folder} cannot be written ({there} does not allow it); name another with --out")
 
 
 def write_run(
@@ -141,9 +139,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
                 f"{folder} is a training's; repeat it with gradpivot train --config {folder}/config.yaml --out another"
             )
         if not isinstance(metrics["scores"], dict):
-            raise GradPivotError(
-                f"{folder} has no scores: an earlier version kept none of a generator; run it again"
-            )
+            raise GradPivotError(f"{folder} has no scores: an earlier version kept none of a generator; run it again")
         _ = metrics["diverged"]
     except FileNotFoundError:
         raise GradPivotError(f"{folder} has no metrics.json: that run did not finish") from None

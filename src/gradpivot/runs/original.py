@@ -56,9 +56,7 @@ def train_original(
     )
     if replicas is None or replicas.size == 1:
         return _trained(model, problem, split, loop, key)
-    model.load_state_dict(
-        replicas.from_first(lambda: _on_cpu(_trained(model, problem, split, loop, key).state_dict()))
-    )
+    model.load_state_dict(replicas.from_first(lambda: _on_cpu(_trained(model, problem, split, loop, key).state_dict())))
     return model.eval()
 
 

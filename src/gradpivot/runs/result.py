@@ -75,9 +75,7 @@ class Result:
         if self.diverged or gamma == 0:
             return None
         unchanged = self.is_original
-        told = self.note or (
-            self._missed_doubt(unchanged) if self._looked_at_unseen else self._missed_ua(unchanged)
-        )
+        told = self.note or (self._missed_doubt(unchanged) if self._looked_at_unseen else self._missed_ua(unchanged))
         return f"the model is the original, unchanged: {told}" if told and unchanged else told
 
     def _missed_ua(self, unchanged: bool) -> str | None:
@@ -90,9 +88,7 @@ class Result:
     def _missed_doubt(self, unchanged: bool) -> str | None:
         if not self.history.get("asked"):
             return None
-        start, most, asked, reached = (
-            self.history[name][-1] for name in ("start", "most", "asked", "reached")
-        )
+        start, most, asked, reached = (self.history[name][-1] for name in ("start", "most", "asked", "reached"))
         near = max(MISSED_WAY * (asked - start), MISSED * (most - start))
         if reached >= asked - near and not unchanged:
             return None

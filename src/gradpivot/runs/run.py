@@ -42,9 +42,7 @@ def _told(task: Task) -> Any:
     values = {f.name: getattr(task, f.name) for f in fields(task)}
     plain = (str, int, float, bool, tuple, type(None))
     return kind, {
-        name: repr(value)
-        if isinstance(value, plain)
-        else getattr(value, "__qualname__", type(value).__qualname__)
+        name: repr(value) if isinstance(value, plain) else getattr(value, "__qualname__", type(value).__qualname__)
         for name, value in values.items()
     }
 
@@ -166,8 +164,7 @@ class Running:
             "method": method.to_dict(),
             "looked_at_unseen": method.looks_at_unseen(split.kind, self.task),
             "original_weights": weights_digest(original),
-            "environment": environment(str(next(original.parameters()).device))
-            | {"processes": self.replicas.size},
+            "environment": environment(str(next(original.parameters()).device)) | {"processes": self.replicas.size},
             "precision": self.precision,
             "compile": self.compile,
         }
@@ -280,9 +277,7 @@ class Prepared:
         return outcome, Examined(self.scorer.of_diverged(self.split))
 
 
-def run_method(
-    model: nn.Module, split: ForgetSplit, method: Method, running: Running | None = None
-) -> Result:
+def run_method(model: nn.Module, split: ForgetSplit, method: Method, running: Running | None = None) -> Result:
     """Prepare a run and run it; see :class:`Prepared`."""
     return Prepared.of(model, split, method, running).run()
 

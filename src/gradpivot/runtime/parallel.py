@@ -218,9 +218,7 @@ def _weighted(values: Sequence[tuple[float, float | None]]) -> float | None:
 class _Sums:
     """One vector with everything that is summed: gradients, whether each was there, losses, averaged buffers."""
 
-    def __init__(
-        self, parameters: Sequence[Tensor], wanted: Sequence[bool], averaged: Sequence[Tensor]
-    ) -> None:
+    def __init__(self, parameters: Sequence[Tensor], wanted: Sequence[bool], averaged: Sequence[Tensor]) -> None:
         self._parameters, self._wanted = parameters, wanted
         self._starts = [0, *accumulate(p.numel() for p in parameters)]
         self._count = self._starts[-1]

@@ -223,9 +223,7 @@ class Sweep:
         """A series of which the first runs all failed would fail to its end; the other series go on."""
         rest = [k for k, c in self._missing.items() if _series(c) == series and k not in self._in_flight]
         for key in rest:
-            self._store.fail(
-                key, self._job(key).title, f"not tried, the first {MOST_FIRST_FAILURES} failed: {why}"
-            )
+            self._store.fail(key, self._job(key).title, f"not tried, the first {MOST_FIRST_FAILURES} failed: {why}")
             self._missing.pop(key)
         self.state.failed += len(rest)
 

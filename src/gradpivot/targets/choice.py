@@ -120,9 +120,7 @@ def recommend(
     """
     task = task or Classification()
     steering = steering_split(split.with_validation())
-    expected = expected_row(
-        model, steering, task, workers=workers, retain_scored=retain_scored, replicas=replicas
-    )
+    expected = expected_row(model, steering, task, workers=workers, retain_scored=retain_scored, replicas=replicas)
     look = partial(_row, steering, task=task, workers=workers, retain_scored=retain_scored, replicas=replicas)
     rows = [None if candidate.diverged else look(candidate.model) for candidate in candidates]
     index = choose(rows, expected, [_intensity(candidate) for candidate in candidates])
@@ -191,9 +189,7 @@ def _share_of_unseen(retain: SetPredictions, unseen: SetPredictions) -> float:
     order = shuffled(np.arange(len(unseen.confidence)), 0, "attack halves")
     halves = [unseen.confidence[part] for part in np.array_split(order, 2)]
     if len(halves[1]) == 0:
-        raise GradPivotError(
-            "there is one validation sample, and an attack needs two; give more validation data"
-        )
+        raise GradPivotError("there is one validation sample, and an attack needs two; give more validation data")
     shares = []
     for fitted, judged in (halves, halves[::-1]):
         members = shuffled(retain.confidence, 0, "members")[: len(fitted)]
@@ -211,9 +207,7 @@ def _row(
     replicas: Replicas | None,
 ) -> Row | None:
     try:
-        scores = evaluate(
-            model, steering, task, workers=workers, retain_scored=retain_scored, replicas=replicas
-        )
+        scores = evaluate(model, steering, task, workers=workers, retain_scored=retain_scored, replicas=replicas)
     except NonFiniteError:
         return None
     return scores.vector(EXPECTED)

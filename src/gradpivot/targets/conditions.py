@@ -91,9 +91,7 @@ class Targets:
                 nothing to forget until.
         """
         if not until:
-            raise GradPivotError(
-                'there is nothing to forget until; give a condition, for example until="UA>=95"'
-            )
+            raise GradPivotError('there is nothing to forget until; give a condition, for example until="UA>=95"')
         found = cls(*(parse_conditions(some or {}, steering_metrics()) for some in (until, keep)))
         found._check()
         return found
@@ -128,9 +126,7 @@ class Targets:
         for condition in everything:
             metric = find_metric(condition.metric)
             if not _meetable([condition]):
-                raise GradPivotError(
-                    f"{condition} is met by no model: {metric.name.upper()} lies {metric.between()}"
-                )
+                raise GradPivotError(f"{condition} is met by no model: {metric.name.upper()} lies {metric.between()}")
             if condition.comparison.startswith(">") and not metric.is_higher and metric.ideal == metric.least:
                 raise GradPivotError(
                     f"{condition} asks for a bad score; lower is better and the ideal {metric.name.upper()} is "
@@ -140,9 +136,7 @@ class Targets:
         for name in sorted({condition.metric for condition in everything}):
             same = [condition for condition in everything if condition.metric == name]
             if not _meetable(same):
-                raise GradPivotError(
-                    f"{' and '.join(map(str, same))} exclude each other; leave one of them out"
-                )
+                raise GradPivotError(f"{' and '.join(map(str, same))} exclude each other; leave one of them out")
 
 
 def _meetable(conditions: Iterable[Condition]) -> bool:

@@ -68,9 +68,7 @@ class Shelf:
             return None
         model = copy.deepcopy(like)
         model.load_state_dict(saved["weights"])
-        return Outcome(
-            model=model, history=saved["history"], seconds=saved["seconds"], diverged=saved["diverged"]
-        )
+        return Outcome(model=model, history=saved["history"], seconds=saved["seconds"], diverged=saved["diverged"])
 
     def clear(self, runs: int) -> None:
         """Delete what is kept of so many runs."""

@@ -84,9 +84,7 @@ class Continuation(NamedTuple):
     cost: Cost
 
 
-def continuation(
-    prepared: Prepared, *, points: int = POINTS, progress: Progress | None = None
-) -> Continuation:
+def continuation(prepared: Prepared, *, points: int = POINTS, progress: Progress | None = None) -> Continuation:
     """Run a method once, to γ = 1, and score models on the line to it.
 
     Args:

@@ -303,9 +303,7 @@ class Search:
                 middle = Place(place.run, (low + high) / 2, Seen())
                 seen = self._looker.look(self._at(middle), keep, quick=True)
                 quick = self.cost - before
-                low, high = (
-                    (middle.share, high) if self._kept(replace(middle, seen=seen)) else (low, middle.share)
-                )
+                low, high = (middle.share, high) if self._kept(replace(middle, seen=seen)) else (low, middle.share)
             found = self._look_closely(Place(place.run, low, Seen())) if low else None
             if found is None or self._kept(found):
                 break

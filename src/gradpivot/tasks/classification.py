@@ -120,9 +120,7 @@ class Classification(DoubtingTask):
         loss, predictions = self._forget_and_predict(model, batch, objective)
         return Forgetting(loss, 1 - predictions.confidence)
 
-    def _forget_and_predict(
-        self, model: nn.Module, batch: Any, objective: Objective
-    ) -> tuple[Tensor, Predictions]:
+    def _forget_and_predict(self, model: nn.Module, batch: Any, objective: Objective) -> tuple[Tensor, Predictions]:
         if type(self).forget_loss is not Classification.forget_loss:
             from torch import no_grad
 

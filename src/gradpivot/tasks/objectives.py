@@ -169,9 +169,7 @@ def objective(name: str) -> Objective:
     try:
         return _OBJECTIVES[name]
     except KeyError:
-        raise GradPivotError(
-            f"there is no objective {name!r}; choose one of {', '.join(_OBJECTIVES)}"
-        ) from None
+        raise GradPivotError(f"there is no objective {name!r}; choose one of {', '.join(_OBJECTIVES)}") from None
 
 
 def register_objective(new: Objective) -> Objective:

@@ -128,9 +128,7 @@ class DoubtingTask(GradualTask):
         """L_f and, instead of the degree, the doubt 1 − p_θ(y|x) of each sample, from one forward pass."""
 
 
-def check_per_sample(
-    what: str, values: Tensor, samples: int, *, share: bool = False, otherwise: str = ""
-) -> None:
+def check_per_sample(what: str, values: Tensor, samples: int, *, share: bool = False, otherwise: str = "") -> None:
     """Raise unless there is one number per sample: a mean over tokens or pixels says nothing about samples.
 
     Args:
@@ -142,11 +140,8 @@ def check_per_sample(
     """
     if tuple(values.shape) != (samples,):
         raise GradPivotError(
-            f"{what} has the shape {tuple(values.shape)} for {samples} samples; give one number per "
-            f"sample{otherwise}"
+            f"{what} has the shape {tuple(values.shape)} for {samples} samples; give one number per sample{otherwise}"
         )
     outside = values[(values < 0) | (values > 1)] if share else values[:0]
     if len(outside):
-        raise GradPivotError(
-            f"{what} is {float(outside[0]):g} for a sample; give a probability, in [0, 1]{otherwise}"
-        )
+        raise GradPivotError(f"{what} is {float(outside[0]):g} for a sample; give a probability, in [0, 1]{otherwise}")

@@ -23,9 +23,7 @@ class TinyNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3)
-        )
+        self.layers = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Features (n, 4) to logits (n, 3)."""
@@ -63,9 +61,7 @@ class Guarded(TensorDataset):
 
 class _TrainOnAll:
     def unlearn(self, model: nn.Module, task: Any, split: ForgetSplit, loop: Loop) -> None:
-        Retrain(epochs=20, lr=0.1, batch_size=20).fit(
-            model, task, split.train, np.arange(len(split.train)), loop
-        )
+        Retrain(epochs=20, lr=0.1, batch_size=20).fit(model, task, split.train, np.arange(len(split.train)), loop)
 
 
 @cache

@@ -79,9 +79,7 @@ def test_a_zip_whose_members_lie_before_its_start_is_damaged(tmp_path):
         read_members(written(tmp_path, bytes(content)), WANTED)
 
 
-@pytest.mark.parametrize(
-    "name", ["../a.bin", "/etc/a.bin", "x/../../a.bin", "..\\a.bin", "C:\\a.bin", "../other"]
-)
+@pytest.mark.parametrize("name", ["../a.bin", "/etc/a.bin", "x/../../a.bin", "..\\a.bin", "C:\\a.bin", "../other"])
 @pytest.mark.parametrize("pack", [zipped, tar])
 def test_names_that_lead_out_are_refused(pack, name, tmp_path):
     with pytest.raises(GradPivotError, match="leads out of the archive"):

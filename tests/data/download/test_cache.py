@@ -198,9 +198,7 @@ def test_one_at_a_time_in_a_folder(tmp_path):
 def test_a_cache_that_cannot_be_written_says_what_to_set(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GRADPIVOT_DATA", str(tmp_path / "file"))
-    with pytest.raises(
-        GradPivotError, match=r"cannot be written .*; set GRADPIVOT_DATA to a folder of yours"
-    ):
+    with pytest.raises(GradPivotError, match=r"cannot be written .*; set GRADPIVOT_DATA to a folder of yours"):
         get("cifar10", given=tmp_path)
     with pytest.raises(GradPivotError, match="there is no file or folder"):
         get("cifar10", given=tmp_path / "nothing")

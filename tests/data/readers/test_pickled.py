@@ -16,9 +16,7 @@ LABELS = [3, 1, 4, 1]
 
 
 def batch(protocol: int = 2, **changes: object) -> bytes:
-    return pickle.dumps(
-        {b"data": PIXELS, b"labels": LABELS, b"filenames": [b"a.png"] * 4} | changes, protocol
-    )
+    return pickle.dumps({b"data": PIXELS, b"labels": LABELS, b"filenames": [b"a.png"] * 4} | changes, protocol)
 
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4])
@@ -139,8 +137,6 @@ def test_a_key_whose_hash_takes_years_is_refused():
 @pytest.mark.parametrize("store", [b"q%c", b"\x94", b"q%cq%c", b"q%cN0"])
 def test_nor_is_one_that_is_built_from_the_memo(store):
     """The last tuple is stored, and the next one made of it twice."""
-    levels = [
-        store.replace(b"%c", bytes([i])) + b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86" for i in range(60)
-    ]
+    levels = [store.replace(b"%c", bytes([i])) + b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86" for i in range(60)]
     with pytest.raises(GradPivotError, match=r"a tuple twice|moves values about"):
         read_batch(b"}N\x85" + b"".join(levels) + b"Ns.", "batch")

@@ -46,9 +46,7 @@ def test_files_cut_short_are_refused_in_one_line():
 
 def with_data(raw: bytes, width: int = 2, height: int = 2, kind: int = 2) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
-    return SIGNATURE + b"".join(
-        map(chunk, [(b"IHDR", header), (b"IDAT", zlib.compress(raw)), (b"IEND", b"")])
-    )
+    return SIGNATURE + b"".join(map(chunk, [(b"IHDR", header), (b"IDAT", zlib.compress(raw)), (b"IEND", b"")]))
 
 
 @pytest.mark.parametrize("side", [9_500, 10**5])

@@ -182,18 +182,14 @@ def test_known_predictions_are_not_those_of_half_of_the_test_set(data_id):
     model, known = trained(), Known()
     whole = ForgetSplit.by_class(blobs(), blobs(seed=1), 0, data_id=data_id)
     for chosen in (whole, whole.with_validation()):
-        assert evaluate(model, chosen, Classification(), known=known) == evaluate(
-            model, chosen, Classification()
-        )
+        assert evaluate(model, chosen, Classification(), known=known) == evaluate(model, chosen, Classification())
 
 
 def test_other_data_are_not_served_known_predictions():
     model, known = trained(), Known()
     for seed in (1, 2):
         chosen = ForgetSplit.by_class(blobs(seed=seed), blobs(seed=1), 0)
-        assert evaluate(model, chosen, Classification(), known=known) == evaluate(
-            model, chosen, Classification()
-        )
+        assert evaluate(model, chosen, Classification(), known=known) == evaluate(model, chosen, Classification())
 
 
 def test_known_predictions_of_a_part_are_not_made_from_all_of_it():

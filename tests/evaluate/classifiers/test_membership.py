@@ -294,9 +294,7 @@ def balanced_accuracy(members: list[float], nonmembers: list[float], cut: float)
 
 
 @given(confidences, confidences, confidences)
-def test_threshold_is_the_lowest_best_cut(
-    members: list[float], nonmembers: list[float], forget: list[float]
-) -> None:
+def test_threshold_is_the_lowest_best_cut(members: list[float], nonmembers: list[float], forget: list[float]) -> None:
     verdict = threshold_attack(members, nonmembers, forget)
     # A cut at a value is as good as any between it and the value before; 2 takes in all.
     cuts = [*sorted({*members, *nonmembers}), 2.0]

@@ -71,9 +71,7 @@ def test_agrees_with_torchmetrics(n: int, d: int) -> None:
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return images[:, 0, 0]
 
-    metric = fid.FrechetInceptionDistance(Given(), input_img_size=(1, 1, d), normalize=True).set_dtype(
-        torch.float64
-    )
+    metric = fid.FrechetInceptionDistance(Given(), input_img_size=(1, 1, d), normalize=True).set_dtype(torch.float64)
     metric.inception = Given()
     # With normalize images are turned into bytes; the features go in as they are instead.
     metric.normalize = False
@@ -184,9 +182,7 @@ def test_the_distance_says_by_what_and_of_how_many() -> None:
 def test_statistics_are_kept_on_disk(tmp_path) -> None:
     statistics = gathered(drawn(0, 30, 4))
     statistics.save(tmp_path / "reference.safetensors", {"data": "abc", "without": [3]})
-    again = FeatureStatistics.load(
-        tmp_path / "reference.safetensors", "test", {"data": "abc", "without": [3]}
-    )
+    again = FeatureStatistics.load(tmp_path / "reference.safetensors", "test", {"data": "abc", "without": [3]})
     assert again.n == 30
     assert frechet_distance(statistics, again).value == 0
     np.testing.assert_array_equal(again.covariance, statistics.covariance)
@@ -212,9 +208,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
 
 
 def test_images_go_through_the_features_in_batches() -> None:
-    features = Features(
-        "brightness", 2, lambda images: torch.stack([images.mean((1, 2, 3)), images[:, 0, 0, 0]], 1)
-    )
+    features = Features("brightness", 2, lambda images: torch.stack([images.mean((1, 2, 3)), images[:, 0, 0, 0]], 1))
     images = torch.rand(25, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     told = statistics_of(images.split(10), features)
     assert (told.n, told.features) == (25, "brightness")

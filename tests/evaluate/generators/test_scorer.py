@@ -26,9 +26,7 @@ JUDGING = Judging(classifier="seer", least=0.0, samples=4, columns=2, steps=2)
 
 def split(forget: int = 1) -> ForgetSplit:
     labels = torch.arange(30) % 3
-    images = torch.randint(
-        0, 255, (30, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
-    )
+    images = torch.randint(0, 255, (30, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     data = torch.utils.data.TensorDataset(images, labels)
     return ForgetSplit.by_class(data, data, forget)
 

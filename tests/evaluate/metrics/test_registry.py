@@ -126,9 +126,7 @@ def test_a_sweep_records_it_and_compare_shows_it(confidence, lab):
     assert "Conf ↓ (%)" in standings_markdown(found)
     lines = list(csv.DictReader(io.StringIO(standings_csv(found))))
     assert {line["unit"] for line in lines if line["measure"] == "confidence"} == {"%"}
-    assert all(
-        "confidence" in row["measures"] for row in json.loads(standings_json(found))["tables"][0]["rows"]
-    )
+    assert all("confidence" in row["measures"] for row in json.loads(standings_json(found))["tables"][0]["rows"])
     assert HEAD in render_standings_page(found)
 
 

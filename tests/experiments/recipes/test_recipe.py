@@ -184,9 +184,7 @@ def test_a_file_is_extended_from_beside_it(write, monkeypatch, tmp_path):
 
 def test_a_range_takes_the_place_of_a_range(write):
     write(GOOD, "base.yaml")
-    text = (
-        "{extends: base.yaml, protocols: {clean: {series: {CUP: {gamma: {from: 0.5, to: 0.7, count: 3}}}}}}"
-    )
+    text = "{extends: base.yaml, protocols: {clean: {series: {CUP: {gamma: {from: 0.5, to: 0.7, count: 3}}}}}}"
     assert {m.gamma for m in load_recipe(write(text)).series[0].methods} == {0.5, 0.6, 0.7}
 
 

@@ -113,8 +113,7 @@ def test_killed_on_the_way_it_ends_with_the_same_numbers(first, tmp_path, monkey
     assert not set(ran[:2]) & set(ran[3:])
     assert not list((tmp_path / "models").glob("*.checkpoint.pt"))
     timeless = [
-        [{k: v for k, v in row.items() if k != "seconds"} for row in o.summary["models"]]
-        for o in (outcome, again)
+        [{k: v for k, v in row.items() if k != "seconds"} for row in o.summary["models"]] for o in (outcome, again)
     ]
     assert timeless[0] == timeless[1]
 

@@ -294,9 +294,7 @@ def test_a_dictionary_within_itself_ends(tmp_path):
 @pytest.mark.parametrize("kind", ["sparse", "meta"])
 def test_weights_that_are_no_dense_numbers(tmp_path, kind):
     model = nn.Linear(3, 2)
-    state = {
-        name: t.to_sparse() if kind == "sparse" else t.to("meta") for name, t in model.state_dict().items()
-    }
+    state = {name: t.to_sparse() if kind == "sparse" else t.to("meta") for name, t in model.state_dict().items()}
     torch.save(state, tmp_path / "w.pt")
     with pytest.raises(GradPivotError) as error:
         load_foreign(model, tmp_path / "w.pt")

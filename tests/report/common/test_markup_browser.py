@@ -128,9 +128,7 @@ def test_in_a_grid_the_line_along_gamma_is_the_runs_that_share_all_else(open_pag
     move(tab, 13)
     assert tab.inner_text("#gamma-value") == "γ = 0.2, λ = 0.02"
     assert tab.inner_text("#metrics-family") == "Runs with λ = 0.02."
-    assert tab.evaluate("document.getElementById('metrics-chart').data[1].x") == pytest.approx(
-        [0, 0.1, 0.2, 0.3]
-    )
+    assert tab.evaluate("document.getElementById('metrics-chart').data[1].x") == pytest.approx([0, 0.1, 0.2, 0.3])
 
 
 def test_the_table_sorts(open_page: Open, comparison: Comparison) -> None:
@@ -200,9 +198,7 @@ def test_evil_text_is_only_text(open_page: Open, build: Any) -> None:
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)><b>%{x}</b>"
     cup = build().frontiers[0]
     points = [replace(p, label=evil, knob=None) for p in cup.points]
-    tab = open_page(
-        build(title=evil, frontiers=[replace(cup, name=evil, points=points)], provenance={evil: evil})
-    )
+    tab = open_page(build(title=evil, frontiers=[replace(cup, name=evil, points=points)], provenance={evil: evil}))
     assert tab.inner_text("h1") == evil
     tab.locator("#frontier-chart .scatterlayer .trace").nth(1).locator(".point").nth(3).hover(force=True)
     tab.wait_for_selector("#frontier-chart .hovertext")

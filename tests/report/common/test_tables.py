@@ -135,9 +135,7 @@ def test_missing_numbers_become_dashes(comparison: Comparison) -> None:
     broken = replace(frontier, points=[replace(frontier.points[0], scores=scores)])
     row = rows(replace(comparison, frontiers=[broken]))[2]
     assert row.hypervolume is None
-    cells = next(
-        cells for name, *_, cells in point_rows(replace(comparison, frontiers=[broken])) if name == "CUP"
-    )
+    cells = next(cells for name, *_, cells in point_rows(replace(comparison, frontiers=[broken])) if name == "CUP")
     assert (cells[2], cells[6]) == ("–", "–")
 
 

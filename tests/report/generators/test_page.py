@@ -133,9 +133,7 @@ def test_pictures_are_sharp_and_the_frame_is_the_first_row(open_page: Open, foun
     assert image.evaluate("i => getComputedStyle(i).imageRendering") == "pixelated"
     box, frame = image.bounding_box(), tab.locator("#run-sheet .frame").bounding_box()
     assert frame["height"] == pytest.approx(box["height"] / 4, abs=1)
-    assert (frame["x"], frame["y"], frame["width"]) == pytest.approx(
-        (box["x"], box["y"], box["width"]), abs=1
-    )
+    assert (frame["x"], frame["y"], frame["width"]) == pytest.approx((box["x"], box["y"], box["width"]), abs=1)
     rows = tab.locator("#run-rows li").all()
     for i, row in enumerate(rows):
         middle = row.bounding_box()["y"] + row.bounding_box()["height"] / 2
@@ -201,9 +199,7 @@ def test_choosing_a_table_changes_words_samples_and_tables(open_page: Open) -> N
     assert tab.locator("#frontier-label").is_hidden()
 
 
-def test_without_scripts_the_first_sheets_and_the_tables_show(
-    browser: Any, found: Generators, tmp_path: Path
-) -> None:
+def test_without_scripts_the_first_sheets_and_the_tables_show(browser: Any, found: Generators, tmp_path: Path) -> None:
     path = write_generators_page(found, tmp_path / "generators.html")
     context = browser.new_context(java_script_enabled=False)
     tab = context.new_page()

@@ -23,9 +23,7 @@ from gradpivot.report.generators.samples import (
 
 def panel(title: str = "γ = 0.3", channels: int = 1, rows: int = 3, columns: int = 4) -> SamplePanel:
     generator = np.random.default_rng(0)
-    return SamplePanel(
-        title=title, images=generator.random((rows, columns, channels, 5, 6)), caption="12 % recognised"
-    )
+    return SamplePanel(title=title, images=generator.random((rows, columns, channels, 5, 6)), caption="12 % recognised")
 
 
 def test_forgotten_classes_come_first():

@@ -42,9 +42,7 @@ def grid(records: Sequence[Record], name: str) -> Grid:
 
 def cells(grid: Grid, row: int) -> dict[str, str]:
     """A row by the heads' names; the paper's columns are all called so, and left out."""
-    named = {
-        head.partition(" (")[0]: cell.text for head, cell in zip(grid.heads, grid.lines[row], strict=True)
-    }
+    named = {head.partition(" (")[0]: cell.text for head, cell in zip(grid.heads, grid.lines[row], strict=True)}
     return {name: text for name, text in named.items() if name != "paper"}
 
 

@@ -12,9 +12,7 @@ pytest.importorskip("matplotlib")
 
 def panel(title: str = "Original") -> LatentPanel:
     draw = np.random.default_rng(0)
-    return LatentPanel(
-        title=title, images=draw.random((3, 3, 4, 4)), marked=np.eye(3, dtype=bool), caption="c"
-    )
+    return LatentPanel(title=title, images=draw.random((3, 3, 4, 4)), marked=np.eye(3, dtype=bool), caption="c")
 
 
 def test_the_mosaic_puts_every_image_in_its_cell():

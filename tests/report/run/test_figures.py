@@ -30,16 +30,12 @@ def texts(figure: Any) -> list[str]:
     return [text.get_text() for ax in figure.axes for text in ax.texts]
 
 
-@pytest.mark.parametrize(
-    "suffix", [".svg", *(pytest.param(s, marks=pytest.mark.slow) for s in (".png", ".pdf"))]
-)
+@pytest.mark.parametrize("suffix", [".svg", *(pytest.param(s, marks=pytest.mark.slow) for s in (".png", ".pdf"))])
 @pytest.mark.parametrize("draw", DRAWINGS)
 def test_every_figure_saves_the_same_bytes_twice(
     draw: Any, suffix: str, comparison: Comparison, tmp_path: Path
 ) -> None:
-    first, second = (
-        figures.save_figure(draw(comparison), tmp_path / f"{i}{suffix}").read_bytes() for i in range(2)
-    )
+    first, second = (figures.save_figure(draw(comparison), tmp_path / f"{i}{suffix}").read_bytes() for i in range(2))
     assert first == second
     assert len(first) > 4000
 

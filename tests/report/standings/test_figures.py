@@ -155,9 +155,7 @@ def test_random_subsets_are_drawn_by_their_gap(record: Build) -> None:
 
 
 def test_all_diverged_and_nothing_else(record: Build) -> None:
-    told = standings(
-        [record("run", None, knob=g, settings={"gamma": g}, label=str(g)) for g in (0, 0.5, 1.0)]
-    )
+    told = standings([record("run", None, knob=g, settings={"gamma": g}, label=str(g)) for g in (0, 0.5, 1.0)])
     for figure in standings_figures(told).values():
         figure.canvas.draw()
 

@@ -66,9 +66,7 @@ def test_the_payload_is_json_and_points_at_its_labels(found: Standings) -> None:
     assert len(table["volumes"]["names"]) == 4
 
 
-def test_many_runs_are_thinned_out_and_the_page_says_how(
-    found: Standings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_runs_are_thinned_out_and_the_page_says_how(found: Standings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standings_page, "MOST_RUNS", 50)
     table = standings_payload(found)["tables"][0]
     drawn = sum(len(series["runs"]["x"]) for series in table["series"])
@@ -88,9 +86,7 @@ def overflow(tab: Any) -> int:
     return tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
-def test_choosing_a_table_changes_words_tables_and_charts(
-    open_page: Open, sweep: list[Record], until: Any
-) -> None:
+def test_choosing_a_table_changes_words_tables_and_charts(open_page: Open, sweep: list[Record], until: Any) -> None:
     runs = [r for r in sweep if r.protocol != "clean" or r.series == "CUP"]
     tab = open_page(standings(runs))
     assert tab.locator("#lead-0").is_visible()

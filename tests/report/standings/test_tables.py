@@ -82,9 +82,7 @@ def test_the_papers_form(found: Standings) -> None:
 
 def test_sentences_say_who_leads_whoever_it_is(record: Build) -> None:
     values = {"CUP": (0.98, 0.99), "WS": (0.97, 0.999), "GA": (0.5, 0.52), "RL": (0.4, 0.43)}
-    runs = [
-        record("run", (v, 1, 1, 1), series=n, seed=s) for n, row in values.items() for s, v in enumerate(row)
-    ]
+    runs = [record("run", (v, 1, 1, 1), series=n, seed=s) for n, row in values.items() for s, v in enumerate(row)]
     (table,) = standings(runs).tables
     assert sentences(table)[0] == (
         "H: CUP leads with 98.50 (95 % interval over 2 sets 92.15 to 104.85); WS is tied with it; GA (difference "

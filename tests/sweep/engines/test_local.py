@@ -111,9 +111,7 @@ def test_workers_tell_how_far_they_are(lab, engine, monkeypatch):
 
 @pytest.mark.slow
 def test_a_run_that_always_kills_its_worker_fails_after_three_attempts(lab, engine):
-    lab.path.write_text(
-        lab.path.read_text().replace("gamma: [0.2, 0.8]", "gamma: 0.2").replace("GA: {method: ga}", "")
-    )
+    lab.path.write_text(lab.path.read_text().replace("gamma: [0.2, 0.8]", "gamma: 0.2").replace("GA: {method: ga}", ""))
     lab.say("die")
     store = lab.store()
     state = Sweep(lab.recipe, lab.setting, store, engine()).run()

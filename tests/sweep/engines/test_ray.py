@@ -49,9 +49,7 @@ def engine(connection):
 
 
 def test_an_address_with_no_cluster_is_one_line():
-    with pytest.raises(
-        GradPivotError, match=r"there is no Ray cluster at '127.0.0.1:1' \(.*refused.*ray start --head"
-    ):
+    with pytest.raises(GradPivotError, match=r"there is no Ray cluster at '127.0.0.1:1' \(.*refused.*ray start --head"):
         RayEngine("127.0.0.1:1")
 
 

@@ -72,9 +72,7 @@ def test_a_claim_lapses_without_a_heartbeat(store, monkeypatch):
 
 
 def test_a_dead_processes_claim_is_taken_at_once(store):
-    code = (
-        f"import os; from gradpivot.sweep import Store; print(Store({str(store.folder)!r}).claim(['a'], 1)); "
-    )
+    code = f"import os; from gradpivot.sweep import Store; print(Store({str(store.folder)!r}).claim(['a'], 1)); "
     done = subprocess.run(
         [sys.executable, "-c", code + "import sys; sys.stdout.flush(); os.kill(os.getpid(), 9)"],
         capture_output=True, text=True, check=False,

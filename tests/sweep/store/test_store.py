@@ -53,9 +53,7 @@ def test_keeps_and_gives_back(store):
 
 
 def test_done_says_what_diverged(store):
-    bad = replace(
-        finished_run(2), point=replace(finished_run(2).point, diverged={"step": 3, "reason": "nan"})
-    )
+    bad = replace(finished_run(2), point=replace(finished_run(2).point, diverged={"step": 3, "reason": "nan"}))
     store.put(finished_run(1))
     store.put(bad)
     assert store.done([finished_run(1).key, bad.key, digest_of(3)]) == {

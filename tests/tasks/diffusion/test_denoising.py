@@ -35,9 +35,7 @@ class TinyNoise(nn.Module):
         self.first = nn.Conv2d(1, 4, 3, padding=1)
         self.last = nn.Conv2d(4, 1, 3, padding=1)
 
-    def forward(
-        self, images: torch.Tensor, timesteps: torch.Tensor, class_labels: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(self, images: torch.Tensor, timesteps: torch.Tensor, class_labels: torch.Tensor) -> torch.Tensor:
         timesteps = torch.as_tensor(timesteps).expand(len(images))
         known = self.class_embedding(class_labels) + self.time(timesteps[:, None].to(images.dtype) / 50)
         return self.last(torch.tanh(self.first(images) + known[:, :, None, None]))
@@ -176,9 +174,7 @@ def test_an_objective_of_ones_own_gets_prediction_and_noise():
     with isolated(7):
         model, noisy, timesteps, noise = by_hand(BATCH[1])
         expected = (model(noisy, timesteps, BATCH[1]) - noise).abs().mean()
-    mine = Objective(
-        "absolute", lambda predicted, target: (predicted - target).abs().mean(), 0.0, takes="noise"
-    )
+    mine = Objective("absolute", lambda predicted, target: (predicted - target).abs().mean(), 0.0, takes="noise")
     with isolated(7):
         torch.testing.assert_close(TASK.forget_loss(tiny(), BATCH, mine), expected)
 
@@ -248,9 +244,7 @@ def test_methods_run_and_resume_bit_for_bit(method, tmp_path: Path):
 
     path = tmp_path / "checkpoint.pt"
     with pytest.raises(KilledError):
-        Loop(seed=1, checkpoint=path, checkpoint_seconds=0, progress=stop).run(
-            method, tiny(), TASK, split(), key="a"
-        )
+        Loop(seed=1, checkpoint=path, checkpoint_seconds=0, progress=stop).run(method, tiny(), TASK, split(), key="a")
     resumed = Loop(seed=1, checkpoint=path, checkpoint_seconds=0).run(method, tiny(), TASK, split(), key="a")
     assert _equal(whole.model, resumed.model)
     assert whole.history == resumed.history
@@ -259,9 +253,7 @@ def test_methods_run_and_resume_bit_for_bit(method, tmp_path: Path):
 def test_salun_changes_salient_weights_only():
     method = SalUn(lr=0.01, epochs=1, batch_size=8, saliency=0.3)
     before, after = tiny(), Loop().run(method, tiny(), TASK, split()).model
-    same = torch.cat(
-        [(a == b).flatten() for a, b in zip(before.parameters(), after.parameters(), strict=True)]
-    )
+    same = torch.cat([(a == b).flatten() for a, b in zip(before.parameters(), after.parameters(), strict=True)])
     total = len(same)
     assert int((~same).sum()) <= round(0.3 * total)
     assert (~same).any()
@@ -274,9 +266,7 @@ def test_the_other_class_objective_falls_and_the_rest_is_held():
     from gradpivot.methods.retrain import Retrain
     from gradpivot.runs.training import FitToAll
 
-    fit = FitToAll(
-        Retrain(optimizer="adam", lr=0.02, epochs=30, batch_size=20, weight_decay=0, schedule="constant")
-    )
+    fit = FitToAll(Retrain(optimizer="adam", lr=0.02, epochs=30, batch_size=20, weight_decay=0, schedule="constant"))
     model = Loop(factory=tiny).run(fit, model, TASK, split()).model
     outcome = Loop().run(
         CUP(gamma=0.5, dial="angle", max_norm=1.0, optimizer="adam", lr=0.01, epochs=15, batch_size=20),
@@ -326,18 +316,11 @@ def test_what_people_get_wrong_is_told():
 
 
 def test_iterations_end_a_pass_early():
-    assert (
-        len(Loop().run(CUP(iterations=7, dial="angle", batch_size=8), tiny(), TASK, split()).history["step"])
-        == 7
-    )
+    assert len(Loop().run(CUP(iterations=7, dial="angle", batch_size=8), tiny(), TASK, split()).history["step"]) == 7
     # 20 samples to forget in batches of 8 are 3 steps a pass; the first passes are those of whole ones.
-    whole = (
-        Loop().run(CUP(epochs=3, dial="angle", batch_size=8), tiny(), TASK, split()).history["retain_loss"]
-    )
+    whole = Loop().run(CUP(epochs=3, dial="angle", batch_size=8), tiny(), TASK, split()).history["retain_loss"]
     assert (
-        Loop()
-        .run(CUP(iterations=7, dial="angle", batch_size=8), tiny(), TASK, split())
-        .history["retain_loss"]
+        Loop().run(CUP(iterations=7, dial="angle", batch_size=8), tiny(), TASK, split()).history["retain_loss"]
         == whole[:7]
     )
 
@@ -357,9 +340,7 @@ def test_seeds_of_steps_are_those_of_several_processes():
 class Deaf(TinyNoise):
     """Takes no notice of the label."""
 
-    def forward(
-        self, images: torch.Tensor, timesteps: torch.Tensor, class_labels: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(self, images: torch.Tensor, timesteps: torch.Tensor, class_labels: torch.Tensor) -> torch.Tensor:
         return super().forward(images, timesteps, torch.zeros_like(class_labels))
 
 

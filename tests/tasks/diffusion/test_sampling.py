@@ -59,9 +59,7 @@ def test_guidance_changes_nothing_where_the_label_does_not_matter(model, guidanc
 def test_without_guidance_it_is_the_conditional_model(model):
     images, labels, at = torch.randn(2, *SHAPE), torch.tensor([0, 2]), torch.tensor(5)
     with torch.no_grad():
-        assert torch.equal(
-            guided_noise(model, images, at, labels, 3, 0), model(images, at, class_labels=labels).sample
-        )
+        assert torch.equal(guided_noise(model, images, at, labels, 3, 0), model(images, at, class_labels=labels).sample)
 
 
 @pytest.mark.parametrize("kind", ["ddim", "ancestral"])

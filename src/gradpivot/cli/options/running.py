@@ -133,9 +133,7 @@ def _until_help() -> str:
     units: dict[str, list[str]] = {}
     for name in steering_metrics():
         units.setdefault(find_metric(name).unit.replace("%", "percent"), []).append(name.upper())
-    listed = ", ".join(
-        f"{', '.join(names)} {unit and f'in {unit}'}".rstrip() for unit, names in units.items()
-    )
+    listed = ", ".join(f"{', '.join(names)} {unit and f'in {unit}'}".rstrip() for unit, names in units.items())
     return f'Forget until this holds, and no more: {listed}, for example "UA>=95" (sets CUP\'s γ).'
 
 

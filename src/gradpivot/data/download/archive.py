@@ -74,17 +74,13 @@ def read_members(path: Path, limits: Mapping[str, int], whole: int | None = None
     except FileNotFoundError:
         raise GradPivotError(f"there is no file {path}") from None
     except _BROKEN as error:
-        raise GradPivotError(
-            f"{path.name} is damaged or cut short ({_one_line(error)}); get it again"
-        ) from None
+        raise GradPivotError(f"{path.name} is damaged or cut short ({_one_line(error)}); get it again") from None
     except OSError as error:
         # gzip and bz2 say "not a gzipped file" or "Invalid data stream" with an OSError that has no number; a zip file
         # whose directory is moved has members before its start, and seeking there is an invalid argument.
         if error.errno not in (None, errno.EINVAL):
             raise
-        raise GradPivotError(
-            f"{path.name} is damaged or cut short ({_one_line(error)}); get it again"
-        ) from None
+        raise GradPivotError(f"{path.name} is damaged or cut short ({_one_line(error)}); get it again") from None
     raise GradPivotError(
         f"{path.name} is no archive that can be read here; give a zip, wheel, tar or Debian package, or a folder"
     )
@@ -115,9 +111,7 @@ def _from_zip(path: Path, file: IO[bytes], limits: Mapping[str, int]) -> dict[st
                 raise _refused(path, f"{member.filename!r} is encrypted")
             # The other methods unpack a whole chunk before anybody can count: a kilobyte may become a gigabyte.
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise _refused(
-                    path, f"{member.filename!r} is packed in a way that wheels and data do not use"
-                )
+                raise _refused(path, f"{member.filename!r} is packed in a way that wheels and data do not use")
             _check_new(name, found, path)
             _check_size(name, member.file_size, limits[name], path)
             with archive.open(member) as content:
@@ -172,9 +166,7 @@ def _from_deb(path: Path, file: IO[bytes], limits: Mapping[str, int], whole: int
 def _by_dpkg(path: Path) -> Iterator[IO[bytes]]:
     """Ubuntu packs with zstd, which Python cannot read; dpkg-deb unpacks it and runs nothing of the package."""
     if (tool := shutil.which("dpkg-deb")) is None:
-        raise GradPivotError(
-            f"{path.name} is packed with zstd and dpkg-deb is not here; unpack it and name the folder"
-        )
+        raise GradPivotError(f"{path.name} is packed with zstd and dpkg-deb is not here; unpack it and name the folder")
     with subprocess.Popen([tool, "--fsys-tarfile", str(path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:

@@ -68,9 +68,7 @@ def download(wanted: Download, folder: Path, report: Report | None = None) -> Pa
         if continued:  # a part with a bad beginning; a fresh one that is wrong stays wrong
             part.unlink(missing_ok=True)
             return download(wanted, folder, report)
-        raise UnreachableError(
-            f"{_host(wanted.url)} serves another {wanted.file} than the known one"
-        ) from None
+        raise UnreachableError(f"{_host(wanted.url)} serves another {wanted.file} than the known one") from None
 
 
 def _transfer(wanted: Download, part: Path, report: Report | None) -> bool:
@@ -104,9 +102,7 @@ def _transfer(wanted: Download, part: Path, report: Report | None) -> bool:
         raise UnreachableError(f"{host} cannot be reached ({_reason(error)})") from None
     if max(have, total) > wanted.limit:
         part.unlink()
-        raise UnreachableError(
-            f"{host} serves {max(have, total):,} bytes as {wanted.file}: too many to be it"
-        )
+        raise UnreachableError(f"{host} serves {max(have, total):,} bytes as {wanted.file}: too many to be it")
     return True
 
 
@@ -157,9 +153,7 @@ def _run(words: list[str], folder: Path, package: Package) -> None:
         try:
             _, told = process.communicate(timeout=_CLIENT_TIMEOUT)
         except subprocess.TimeoutExpired:
-            raise UnreachableError(
-                f"the {package} did not come within {_CLIENT_TIMEOUT / 60:.0f} minutes"
-            ) from None
+            raise UnreachableError(f"the {package} did not come within {_CLIENT_TIMEOUT / 60:.0f} minutes") from None
         finally:
             _end(process)
     if process.returncode and ("ENOSPC" in told or os.strerror(errno.ENOSPC) in told):

@@ -74,9 +74,7 @@ def _from_binary(found: Mapping[str, bytes]) -> list[Batch]:
     for name in _BATCHES:
         content = found[f"{name}.bin"]
         if len(content) % _RECORD:
-            raise GradPivotError(
-                f"{name}.bin has {len(content):,} bytes, no multiple of {_RECORD}; get it again"
-            )
+            raise GradPivotError(f"{name}.bin has {len(content):,} bytes, no multiple of {_RECORD}; get it again")
         records = np.frombuffer(content, np.uint8).reshape(-1, _RECORD)
         batches.append((records[:, 1:], records[:, 0]))
     return batches
@@ -87,9 +85,7 @@ def _from_pickles(found: Mapping[str, bytes]) -> list[Batch]:
     for name in _BATCHES:
         pixels, labels = read_batch(found[name], name)
         if pixels.shape[1] != 3 * _PIXELS:
-            raise GradPivotError(
-                f"{name} has images of {pixels.shape[1]} bytes, not {3 * _PIXELS}; get it again"
-            )
+            raise GradPivotError(f"{name} has images of {pixels.shape[1]} bytes, not {3 * _PIXELS}; get it again")
         batches.append((pixels, np.asarray(labels)))
     return batches
 

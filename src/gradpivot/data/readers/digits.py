@@ -19,7 +19,5 @@ def load_digits(test_fraction: float = 0.2) -> tuple[TensorDataset, TensorDatase
     pixels, labels = datasets.load_digits(return_X_y=True)
     images = torch.tensor(pixels / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)
     digits = torch.tensor(labels, dtype=torch.int64)
-    train, test = train_test_split(
-        range(len(digits)), test_size=test_fraction, stratify=labels, random_state=0
-    )
+    train, test = train_test_split(range(len(digits)), test_size=test_fraction, stratify=labels, random_state=0)
     return TensorDataset(images[train], digits[train]), TensorDataset(images[test], digits[test])

@@ -99,9 +99,7 @@ def check_digest(known: Entry, files: Iterable[tuple[str, bytes]]) -> None:
     for name, content in files:
         algorithm, _, expected = missing.pop(name).partition(":")
         if hashlib.new(algorithm, content, usedforsecurity=False).hexdigest() != expected:
-            raise GradPivotError(
-                f"{name} of {known.name} is not the official one: its {algorithm} is another"
-            )
+            raise GradPivotError(f"{name} of {known.name} is not the official one: its {algorithm} is another")
     if missing:
         raise GradPivotError(f"{known.name} lacks {', '.join(missing)}")
 

@@ -53,9 +53,7 @@ def read_mat(content: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
     except Exception as error:  # scipy raises many kinds for a damaged file
         raise GradPivotError(f"{name} is damaged ({' '.join(str(error).split())}); get it again") from None
     if pixels.dtype != np.uint8 or pixels.shape[:3] != (32, 32, 3) or pixels.shape[3:] != labels.shape:
-        raise GradPivotError(
-            f"{name} holds {pixels.shape} pixels and {labels.shape} labels, which are not SVHN's"
-        )
+        raise GradPivotError(f"{name} holds {pixels.shape} pixels and {labels.shape} labels, which are not SVHN's")
     digits = labels.astype(np.int64)
     if digits.size and not 1 <= digits.min() <= digits.max() <= 10:
         raise GradPivotError(f"{name} has labels outside 1 to 10, which are not SVHN's")

@@ -105,9 +105,7 @@ def evaluate(
         if known is not None:
             known.look_at(model)
         if known is not None and len(kept) == len(split.retain_indices):
-            forget, retain = (
-                known.over(passes, split, "train").at(part) for part in (split.forget_indices, kept)
-            )
+            forget, retain = (known.over(passes, split, "train").at(part) for part in (split.forget_indices, kept))
         else:
             forget, retain = (passes.over(split.train, part) for part in (split.forget_indices, kept))
 
@@ -175,9 +173,7 @@ def predictions(
 class _Passes:
     """Forward passes of one model."""
 
-    def __init__(
-        self, model: nn.Module, task: Task, workers: int = 0, replicas: Replicas | None = None
-    ) -> None:
+    def __init__(self, model: nn.Module, task: Task, workers: int = 0, replicas: Replicas | None = None) -> None:
         self._model, self._task, self._workers = model, task, workers
         self._replicas = replicas or Replicas.current()
         self._device = next(model.parameters()).device

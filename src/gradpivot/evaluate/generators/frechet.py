@@ -129,9 +129,7 @@ class FeatureStatistics:
             save_file({"mean": self.mean, "squares": self._squares}, temporary, metadata=told)
 
     @classmethod
-    def load(
-        cls, path: str | Path, features: str, facts: Mapping[str, Any] | None = None
-    ) -> FeatureStatistics:
+    def load(cls, path: str | Path, features: str, facts: Mapping[str, Any] | None = None) -> FeatureStatistics:
         """Read back what :meth:`save` wrote.
 
         Raises:
@@ -153,9 +151,7 @@ class FeatureStatistics:
         except (SafetensorError, OSError, KeyError, ValueError) as error:
             raise GradPivotError(f"the statistics in {path} are damaged ({error}); delete the file") from None
         if found != (asked := {"features": features, **(facts or {})}):
-            raise GradPivotError(
-                f"the statistics in {path} are of {found}, not {asked}; delete it or name another"
-            )
+            raise GradPivotError(f"the statistics in {path} are of {found}, not {asked}; delete it or name another")
         loaded = cls(features, len(mean))
         loaded.n, loaded.mean, loaded._squares = count, mean, squares
         return loaded

@@ -146,9 +146,7 @@ class Judge:
         if not bool(logits.isfinite().all()):
             from gradpivot.errors import NonFiniteError
 
-            raise NonFiniteError(
-                "the images to judge are not finite; the generator's weights hold NaN or infinity"
-            )
+            raise NonFiniteError("the images to judge are not finite; the generator's weights hold NaN or infinity")
         return logits.argmax(1).cpu().numpy(), logits.shape[1]
 
 

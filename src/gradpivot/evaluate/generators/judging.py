@@ -53,9 +53,7 @@ class Judging:
             raise GradPivotError(f"reference_images is {self.reference_images}; a distance needs 2 or more")
         least = min(self.samples, self.of_forgotten)
         if not 0 <= self.columns <= least:
-            raise GradPivotError(
-                f"columns is {self.columns}; of {least} samples a class 0 to {least} can be kept"
-            )
+            raise GradPivotError(f"columns is {self.columns}; of {least} samples a class 0 to {least} can be kept")
         if unknown := [name for name in self.features if name not in FEATURES]:
             raise GradPivotError(f"there are no features {unknown[0]!r}; choose from {', '.join(FEATURES)}")
         if not self.rescale > 0:

@@ -118,9 +118,7 @@ class GeneratorScorer(Scorer):
         facts = {"split": split.hash, "images": judging.reference_images, "by": weights_digest(classifier)}
         device, folder = next(classifier.parameters()).device, self._folder
         real = [
-            Reference(
-                one, self._statistics(one, split, folder and folder / f"real-{name}.safetensors", facts)
-            )
+            Reference(one, self._statistics(one, split, folder and folder / f"real-{name}.safetensors", facts))
             for name in judging.features
             for one in [self._features(name, classifier, str(device))]
         ]
@@ -227,14 +225,7 @@ def _forgotten(split: ForgetSplit) -> list[int]:
 def _sheet(images: Tensor, rows: list[int], columns: int) -> Pictures:
     """Samples, row by row, as one picture."""
     _, channels, height, width = images.shape
-    pixels = (
-        (images.clamp(0, 1) * 255)
-        .round()
-        .to(torch.uint8)
-        .expand(-1, 3 if channels == 1 else channels, -1, -1)
-    )
+    pixels = (images.clamp(0, 1) * 255).round().to(torch.uint8).expand(-1, 3 if channels == 1 else channels, -1, -1)
     grid = pixels.reshape(len(rows), columns, 3, height, width).permute(0, 3, 1, 4, 2)
     sheet = np.ascontiguousarray(grid.reshape(len(rows) * height, columns * width, 3).numpy())
-    return Pictures(
-        png=base64.b64encode(encode_rgb(sheet)).decode("ascii"), rows=tuple(rows), columns=columns
-    )
+    return Pictures(png=base64.b64encode(encode_rgb(sheet)).decode("ascii"), rows=tuple(rows), columns=columns)

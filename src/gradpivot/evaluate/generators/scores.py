@@ -83,9 +83,7 @@ class GenerationScores:
 
     def recognised(self) -> dict[int, float]:
         """For each class the share of its images that the classifier recognises as that class."""
-        return {
-            name: row[name] / sum(row) for name, row in zip(self.asked, self.called, strict=True) if sum(row)
-        }
+        return {name: row[name] / sum(row) for name, row in zip(self.asked, self.called, strict=True) if sum(row)}
 
     def class_interval(self, name: int) -> tuple[float, float]:
         """A 95 % Wilson interval of :meth:`recognised` of a class; of :meth:`share_called` where none was asked for."""

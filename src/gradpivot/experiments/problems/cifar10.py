@@ -51,9 +51,7 @@ def cifar10_small() -> Problem:
         name="cifar10-small",
         load=load_cifar10,
         model=find_model("small", images),
-        training=Retrain.from_dict(
-            {**Retrain.short, "epochs": 15, "label_smoothing": 0.0, "augment": "crop_flip"}
-        ),
+        training=Retrain.from_dict({**Retrain.short, "epochs": 15, "label_smoothing": 0.0, "augment": "crop_flip"}),
         settings=SUITED,
         retain_scored=SMALL_RETAIN_SCORED,
         images=images,

@@ -22,9 +22,7 @@ def mnist_ddpm() -> Problem:
         name="mnist-ddpm",
         load=load_mnist16,
         model=small_unet,
-        training=Retrain(
-            optimizer="adam", lr=1e-3, epochs=3, batch_size=128, weight_decay=0, max_norm=1.0, ema=0.999
-        ),
+        training=Retrain(optimizer="adam", lr=1e-3, epochs=3, batch_size=128, weight_decay=0, max_norm=1.0, ema=0.999),
         task=Diffusion(classes=10),
         settings=SUITED,
         # By the classifier's own features distances are smaller than Inception's; 100 is far beyond anything legible.

@@ -22,9 +22,7 @@ def digits() -> Problem:
         name="digits",
         load=load_digits,
         model=SmallCNN,
-        training=Retrain(
-            lr=0.05, epochs=30, batch_size=64, momentum=0.9, weight_decay=5e-4, schedule="cosine"
-        ),
+        training=Retrain(lr=0.05, epochs=30, batch_size=64, momentum=0.9, weight_decay=5e-4, schedule="cosine"),
         settings={"batch_size": BATCH_SIZE},
         images=Images(channels=1, size=8, classes=10, stored="floats"),
     )
@@ -55,7 +53,5 @@ def study_series() -> dict[str, list[Method]]:
         series[f"CUP{suffix}"] = list(CUP.space(protocol, batch_size=BATCH_SIZE))
         series[f"WS{suffix}"] = list(WS.space(protocol, batch_size=BATCH_SIZE))
         series[f"GA{suffix}"] = list(GA.space(protocol, batch_size=BATCH_SIZE))
-        series[f"CUP dial{suffix}"] = [
-            CUP.protocol(protocol, gamma=gamma, batch_size=BATCH_SIZE) for gamma in GAMMAS
-        ]
+        series[f"CUP dial{suffix}"] = [CUP.protocol(protocol, gamma=gamma, batch_size=BATCH_SIZE) for gamma in GAMMAS]
     return series

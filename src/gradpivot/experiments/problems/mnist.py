@@ -31,9 +31,7 @@ def mnist16() -> Problem:
     return replace(
         _grey("mnist16", load_mnist16, epochs=6, size=16),
         model=partial(Recogniser, size=16, width=128),
-        training=Retrain(
-            lr=0.1, epochs=6, batch_size=128, weight_decay=5e-4, schedule="one_cycle", nesterov=True
-        ),
+        training=Retrain(lr=0.1, epochs=6, batch_size=128, weight_decay=5e-4, schedule="one_cycle", nesterov=True),
     )
 
 

@@ -24,9 +24,7 @@ def toy() -> Problem:
         name="toy",
         load=load_gaussians,
         model=MLP,
-        training=Retrain(
-            lr=1e-2, epochs=100, batch_size=2000, optimizer="adam", weight_decay=0.0, schedule="constant"
-        ),
+        training=Retrain(lr=1e-2, epochs=100, batch_size=2000, optimizer="adam", weight_decay=0.0, schedule="constant"),
     )
 
 

@@ -107,7 +107,5 @@ class _Loader(yaml.SafeLoader):
         """A mapping whose keys differ."""
         keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
         for key in repeated(key for key in keys if isinstance(key, Hashable)):
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key!r} stands twice", node.start_mark
-            )
+            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", node.start_mark)
         return super().construct_mapping(node, deep)

@@ -114,9 +114,7 @@ def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[Series]:
     shared = _mapping(content.get("settings", {}), f"{where}, settings")
     series = _mapping(content.get("series", {}), f"{where}, series")
     if not series:
-        raise GradPivotError(
-            f"{where} has no series; add one such as CUP: {{method: cup, gamma: [0.3, 0.5]}}"
-        )
+        raise GradPivotError(f"{where} has no series; add one such as CUP: {{method: cup, gamma: [0.3, 0.5]}}")
     for name, entry in series.items():
         try:
             methods = space(str(base), shared, _mapping(entry, "a series"))

@@ -160,8 +160,7 @@ class Recipe:
     def suited(self, settings: Mapping[str, Any]) -> Recipe:
         """The recipe with a problem's own settings, such as its batch size, where it leaves them open (None)."""
         series = tuple(
-            replace(one, methods=tuple(filled(method, settings) for method in one.methods))
-            for one in self.series
+            replace(one, methods=tuple(filled(method, settings) for method in one.methods)) for one in self.series
         )
         return replace(self, series=series)
 
@@ -212,6 +211,4 @@ def _known(what: str, wanted: Iterable[str], there: Sequence[str]) -> None:
     for name in wanted:
         if name not in there:
             hint = did_you_mean(name, there)
-            raise GradPivotError(
-                f"the recipe has no {what} {name!r}{hint} It has {', '.join(dict.fromkeys(there))}"
-            )
+            raise GradPivotError(f"the recipe has no {what} {name!r}{hint} It has {', '.join(dict.fromkeys(there))}")

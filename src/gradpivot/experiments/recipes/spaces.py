@@ -57,9 +57,7 @@ def _range(name: str, given: Mapping[str, Any]) -> list[float]:
     first, last, count = (number(given.get(key)) for key in ("from", "to", "count"))
     scale = given.get("scale", "linear")
     numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (first, last))
-    sound = (
-        numeric and isinstance(count, int) and 2 <= count <= MOST_SETTINGS and set(given) <= set(_RANGE_KEYS)
-    )
+    sound = numeric and isinstance(count, int) and 2 <= count <= MOST_SETTINGS and set(given) <= set(_RANGE_KEYS)
     if not sound or scale not in ("linear", "log") or (scale == "log" and min(first, last) <= 0):
         raise GradPivotError(
             f"{name} is {dict(given)}; a range is {{from: 1e-4, to: 1e-2, count: 20, scale: linear or log}}"

@@ -108,10 +108,7 @@ def _over_seeds(
     """How far the worst other class falls and what is left of the forgotten one, for each method and seed."""
     told: dict[str, dict[str, list[float]]] = {name: {"worst_drop": [], "left": []} for name in toy_methods()}
     for seed in range(seeds):
-        shares = {
-            name: _accuracies(model, split.test.tensors)
-            for name, model in _models(problem, split, seed).items()
-        }
+        shares = {name: _accuracies(model, split.test.tensors) for name, model in _models(problem, split, seed).items()}
         for name, facts in told.items():
             drops = [before - after for before, after in zip(shares["Original"], shares[name], strict=True)]
             facts["worst_drop"].append(max(d for c, d in enumerate(drops) if c != FORGOTTEN))

@@ -133,9 +133,7 @@ class MapScorer(GeneratorScorer):
 class _Workshop:
     """Makes models, or takes them from where they were put when they were made."""
 
-    def __init__(
-        self, folder: Path, split: ForgetSplit, seed: int, total: int, report: Report | None
-    ) -> None:
+    def __init__(self, folder: Path, split: ForgetSplit, seed: int, total: int, report: Report | None) -> None:
         self._folder, self._split, self._seed = folder, split, seed
         self._done, self._total, self._report = 0, total, report
 
@@ -151,13 +149,9 @@ class _Workshop:
         """
 
         def train(checkpoint: Path) -> Trained:
-            found = train_model(
-                problem, data=self._split, seed=self._seed, evaluate_every=0, checkpoint=checkpoint
-            )
+            found = train_model(problem, data=self._split, seed=self._seed, evaluate_every=0, checkpoint=checkpoint)
             if found.diverged:
-                raise GradPivotError(
-                    f"training the {name} diverged ({found.diverged['reason']}); lower its lr"
-                )
+                raise GradPivotError(f"training the {name} diverged ({found.diverged['reason']}); lower its lr")
             return found
 
         prepared = problem.prepared(_new(problem), self._split, problem.training, seed=self._seed)
@@ -271,9 +265,7 @@ def _summary(
         "data": recipe.name,
         "forgotten": forgotten,
         "models": list(rows),
-        "spearman": spearman([gamma for gamma, _ in dial], [share for _, share in dial])
-        if len(dial) > 1
-        else None,
+        "spearman": spearman([gamma for gamma, _ in dial], [share for _, share in dial]) if len(dial) > 1 else None,
         "map_images": recipe.judged_side**2,
         "ignorance_nats": task.ignorance * split.train.tensors[0][0].numel(),
         "settings": {

@@ -54,12 +54,8 @@ class VaeRecipe:
     reference_images: int = 10_000
 
 
-_AUTOENCODER = Retrain(
-    lr=3e-3, epochs=12, batch_size=128, optimizer="adam", weight_decay=0.0, schedule="one_cycle"
-)
-_RECOGNISER = Retrain(
-    lr=0.1, epochs=4, batch_size=128, weight_decay=5e-4, schedule="one_cycle", nesterov=True
-)
+_AUTOENCODER = Retrain(lr=3e-3, epochs=12, batch_size=128, optimizer="adam", weight_decay=0.0, schedule="one_cycle")
+_RECOGNISER = Retrain(lr=0.1, epochs=4, batch_size=128, weight_decay=5e-4, schedule="one_cycle", nesterov=True)
 
 
 def vae_recipe(preset: str = "full", protocol: str = "clean") -> VaeRecipe:
@@ -104,7 +100,7 @@ def vae_recipe(preset: str = "full", protocol: str = "clean") -> VaeRecipe:
             recogniser=partial(Recogniser, size=8),
             training=replace(_AUTOENCODER, epochs=100, batch_size=64),
             recogniser_training=replace(_RECOGNISER, epochs=20, batch_size=32),
-            recogniser_least=0.97,
+            recogniser_least=0.95,
             method=CUP.protocol(protocol, **{**settings, "batch_size": 16, "epochs": 10}),
             forgets=forgets,
             gammas=(0.0, 0.3, 0.7),

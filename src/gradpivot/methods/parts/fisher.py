@@ -72,9 +72,7 @@ class SampleGradients:
     def times(self, vector: Tensor) -> Tensor:
         """G·u by forward-mode differentiation: the change of each sample's loss along u."""
         along = self._shaped(vector)
-        return torch.cat(
-            [jvp(losses, (self._parameters,), (along,))[1] for losses in self._losses()]
-        ).double()
+        return torch.cat([jvp(losses, (self._parameters,), (along,))[1] for losses in self._losses()]).double()
 
     def transposed_times(self, weights: Tensor) -> Tensor:
         """Gᵀ·w by backward passes: the gradient of the samples' losses weighted by w."""
@@ -154,9 +152,7 @@ def solve_woodbury(matrix: Tensor, vector: Tensor, damping: float) -> Tensor:
     )
 
 
-def solve_cg(
-    samples: SampleGradients, vector: Tensor, damping: float, *, tolerance: float, iterations: int
-) -> Tensor:
+def solve_cg(samples: SampleGradients, vector: Tensor, damping: float, *, tolerance: float, iterations: int) -> Tensor:
     """(δ·I + GᵀG/m)⁻¹v by conjugate gradients (Hestenes & Stiefel, 1952), with no matrix in memory.
 
     Args:
@@ -215,9 +211,7 @@ def subtract_shortcut(samples: SampleGradients, vector: Tensor) -> Tensor:
     return vector - s * first
 
 
-def diagonal_fisher(
-    model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], singles: Iterable[Any]
-) -> list[Tensor]:
+def diagonal_fisher(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], singles: Iterable[Any]) -> list[Tensor]:
     """(1/m) Σ gᵢ² with gᵢ the gradient of one sample's loss: the diagonal of the empirical Fisher matrix.
 
     Args:

@@ -90,9 +90,7 @@ def _found(model: nn.Module, task: Classification, batch: Any) -> nn.Linear:
             hook.remove()
     for layer, output in made:
         # The task may have widened what a half-precision model gives.
-        if output is logits or (
-            output.dtype != logits.dtype and torch.equal(output.to(logits.dtype), logits)
-        ):
+        if output is logits or (output.dtype != logits.dtype and torch.equal(output.to(logits.dtype), logits)):
             return layer
     raise GradPivotError(
         "no linear layer's output is the model's logits; set head to the name of the layer that makes them, as in "

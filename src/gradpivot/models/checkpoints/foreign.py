@@ -147,16 +147,12 @@ def _check_archive(path: Path) -> None:
                 raise GradPivotError(f"{path} is a TorchScript program, not weights; {_SAVE_AGAIN}")
             # torch.save stores without compression; a file that unpacks to more than it weighs is not its work.
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-                raise GradPivotError(
-                    f"{path} is a compressed archive, which torch.save never writes; unpack it"
-                )
+                raise GradPivotError(f"{path} is a compressed archive, which torch.save never writes; unpack it")
             damaged = archive.testzip()
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
         raise GradPivotError(f"the weights file {path} is damaged ({_line(error)}); get it again") from None
     if damaged is not None:
-        raise GradPivotError(
-            f"the weights file {path} is damaged (the checksum of {damaged} is wrong); get it again"
-        )
+        raise GradPivotError(f"the weights file {path} is damaged (the checksum of {damaged} is wrong); get it again")
 
 
 def _unpickled(path: Path) -> Any:
@@ -207,14 +203,11 @@ def _weights_in(
 def _holds_tensors(value: Any, depth: int = 0) -> bool:
     """Whether it is a dictionary with tensors in it, however deep within reason."""
     return isinstance(value, Mapping) and any(
-        isinstance(inner, Tensor) or (depth < _DEPTH and _holds_tensors(inner, depth + 1))
-        for inner in value.values()
+        isinstance(inner, Tensor) or (depth < _DEPTH and _holds_tensors(inner, depth + 1)) for inner in value.values()
     )
 
 
-def _twins(
-    missing: Sequence[str], given: Mapping[str, Tensor], state: Mapping[str, Tensor]
-) -> dict[str, str]:
+def _twins(missing: Sequence[str], given: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> dict[str, str]:
     """The missing keys whose weights share memory with given ones: safetensors keeps one name of tied weights."""
     owners = {_memory(state[key]): key for key in given if key in state and state[key].data_ptr()}
     return {key: owners[_memory(state[key])] for key in missing if _memory(state[key]) in owners}

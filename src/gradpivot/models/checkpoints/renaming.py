@@ -116,9 +116,7 @@ def _tidy(name: str) -> str:
     return ".".join(part for part in name.split(".") if part)
 
 
-def _readings(
-    names: Mapping[str, str], wanted: Collection[str]
-) -> Iterator[tuple[Mapping[str, str], tuple[str, ...]]]:
+def _readings(names: Mapping[str, str], wanted: Collection[str]) -> Iterator[tuple[Mapping[str, str], tuple[str, ...]]]:
     """Ways to read the names, the plainest first, each with what was done."""
     unwrapped = {key: _without_wrappers(name) for key, name in names.items()}
     starts: list[tuple[Mapping[str, str], tuple[str, ...]]] = [(names, ())]
@@ -140,9 +138,7 @@ def _without_wrappers(name: str) -> str:
     return ".".join([part for part in parts if part not in _WRAPPERS] + [last])
 
 
-def _under_prefix(
-    names: Mapping[str, str], wanted: Collection[str]
-) -> tuple[Mapping[str, str], tuple[str, ...]]:
+def _under_prefix(names: Mapping[str, str], wanted: Collection[str]) -> tuple[Mapping[str, str], tuple[str, ...]]:
     """The names without the leading parts that all of them share, under those that all of the model's share."""
     ours, theirs = _shared_prefix(wanted), _shared_prefix(names.values())
     if ours == theirs:
@@ -164,9 +160,7 @@ def _shared_prefix(names: Collection[str]) -> str:
     return "".join(shared)
 
 
-def _by_synonyms(
-    names: Mapping[str, str], wanted: Collection[str]
-) -> tuple[Mapping[str, str], tuple[str, ...]]:
+def _by_synonyms(names: Mapping[str, str], wanted: Collection[str]) -> tuple[Mapping[str, str], tuple[str, ...]]:
     """The names with a synonym in the place of a part that the model does not know, where there is one choice."""
     theirs = {part for name in names.values() for part in name.split(".")}
     ours = {part for name in wanted for part in name.split(".")}

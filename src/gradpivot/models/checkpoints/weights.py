@@ -50,9 +50,7 @@ def save_weights(model: nn.Module, path: str | Path, facts: Mapping[str, Any] | 
             raise
 
 
-def load_weights(
-    model: nn.Module, path: str | Path, expected: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def load_weights(model: nn.Module, path: str | Path, expected: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Load weights into ``model`` and give back the facts of the file.
 
     Raises:
@@ -120,8 +118,7 @@ def structure(model: nn.Module) -> list[tuple[str, ...]]:
     a ``forward`` of somebody's own does is not seen.
     """
     modules = [
-        (name, class_name(m), re.sub(r" at 0x[0-9a-f]+", "", m.extra_repr()))
-        for name, m in model.named_modules()
+        (name, class_name(m), re.sub(r" at 0x[0-9a-f]+", "", m.extra_repr())) for name, m in model.named_modules()
     ]
     weights = [(name, str(tuple(t.shape)), str(t.dtype)) for name, t in model.state_dict().items()]
     return [*modules, *weights]

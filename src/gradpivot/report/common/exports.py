@@ -55,13 +55,9 @@ class Exports(Generic[Compared]):
     def check(self, formats: Collection[str]) -> None:
         """Raise for a format that is not there."""
         if unknown := [name for name in formats if name not in self.formats]:
-            raise GradPivotError(
-                f"cannot write {self.name} as {unknown[0]!r}; choose from {', '.join(self.formats)}"
-            )
+            raise GradPivotError(f"cannot write {self.name} as {unknown[0]!r}; choose from {', '.join(self.formats)}")
 
-    def write(
-        self, compared: Compared, folder: Path, formats: Collection[str], title: str, suffix: str
-    ) -> list[Path]:
+    def write(self, compared: Compared, folder: Path, formats: Collection[str], title: str, suffix: str) -> list[Path]:
         """Write each format and return the files; figures go into the subfolder ``figures``."""
         self.check(formats)
         written = []
@@ -79,6 +75,4 @@ class Exports(Generic[Compared]):
     def _figures(self, compared: Compared, folder: Path, suffix: str) -> list[Path]:
         from gradpivot.report.common.canvas import save_figure
 
-        return [
-            save_figure(figure, folder / f"{name}{suffix}") for name, figure in self.figures(compared).items()
-        ]
+        return [save_figure(figure, folder / f"{name}{suffix}") for name, figure in self.figures(compared).items()]

@@ -21,8 +21,7 @@ _LATEX = {
 def latex_text(text: str) -> str:
     """Text that pdflatex prints as it is; a letter it has no glyph for becomes its code point, ``U+4E09``."""
     return "".join(
-        _LATEX.get(c) or (c if 32 <= ord(c) < 127 or 0xC0 <= ord(c) <= 0xFF else _unprintable(c))
-        for c in text
+        _LATEX.get(c) or (c if 32 <= ord(c) < 127 or 0xC0 <= ord(c) <= 0xFF else _unprintable(c)) for c in text
     )
 
 

@@ -40,8 +40,7 @@ def grids_section(index: int, section: Section, style: str = "") -> str:
     """
     first, *rest = section.grids
     folded = "".join(
-        f"<details><summary>{escape(grid.title)}</summary>{_grid(index, grid, style)}</details>"
-        for grid in rest
+        f"<details><summary>{escape(grid.title)}</summary>{_grid(index, grid, style)}</details>" for grid in rest
     )
     return (
         f'<section data-table="{index}" aria-labelledby="tables-{index}"><h2 id="tables-{index}">'

@@ -112,9 +112,7 @@ def point_delta(point: Point, reference: Scored | None) -> float | None:
     return distance(point.scores.vector(), reference.vector())
 
 
-def _model_row(
-    role: Literal["original", "retrained"], point: Point, comparison: Comparison, kind: str
-) -> Row:
+def _model_row(role: Literal["original", "retrained"], point: Point, comparison: Comparison, kind: str) -> Row:
     alone = judged(Frontier(name=role, method=None, points=[point], kind=kind), comparison)
     known = measurable(alone)
     return Row(
@@ -205,9 +203,7 @@ def _score_cell(scores: Scores, metric: Metric) -> str:
 
 def is_determined(scores: Scores, metric: Metric) -> bool:
     """Whether a value is no noise; what was not measured is none either."""
-    return not is_number(getattr(scores, metric.name)) or bool(
-        getattr(scores, f"{metric.name}_determined", True)
-    )
+    return not is_number(getattr(scores, metric.name)) or bool(getattr(scores, f"{metric.name}_determined", True))
 
 
 def _scaled(value: float | None) -> float | None:
@@ -232,9 +228,7 @@ def point_table(comparison: Comparison) -> Table:
     )
 
 
-def rich_table(
-    title: str, caption: str, heads: Sequence[str], lines: Sequence[Sequence[str | Text]]
-) -> Table:
+def rich_table(title: str, caption: str, heads: Sequence[str], lines: Sequence[Sequence[str | Text]]) -> Table:
     """A table for the terminal, as narrow as it can be."""
     from rich import box
     from rich.table import Table

@@ -136,9 +136,7 @@ def forgotten(problem: Mapping[str, Any]) -> str:
 def sizes(comparison: Comparison) -> dict[str, int]:
     """N of the forget, retain and test set, from the first run that was scored."""
     points = [comparison.original, *(p for f in comparison.frontiers for p in f.points)]
-    scores = next(
-        (p.classification for p in points if p.classification.n_forget), comparison.original.classification
-    )
+    scores = next((p.classification for p in points if p.classification.n_forget), comparison.original.classification)
     return {"forget": scores.n_forget, "retain": scores.n_retain, "test": scores.n_test}
 
 
@@ -154,9 +152,7 @@ def caption(comparison: Comparison) -> str:
     if comparison.retrained is None:
         parts.append("Δ is missing: it is measured to a retrained model, and there is none here.")
     else:
-        parts.append(
-            f"Δ is the distance to the retrained model over {standing_space()}, in percentage points."
-        )
+        parts.append(f"Δ is the distance to the retrained model over {standing_space()}, in percentage points.")
     if gap_kind(kind_of(comparison)):
         parts.append("→ retrained: not more is better but nearer to the retrained model's value.")
     parts.append("✗ marks diverged runs, which count as (0, 0, 0, 0). Time is the mean of a run.")

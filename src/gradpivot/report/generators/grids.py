@@ -35,9 +35,7 @@ __all__ = ["generator_grids", "section"]
 def section(table: GeneratorTable) -> Section:
     """A table with all that is said of it."""
     told = sentences(table)
-    return Section(
-        title=table.title, sentences=told, notes=table.notes, grids=generator_grids(table), short=told
-    )
+    return Section(title=table.title, sentences=told, notes=table.notes, grids=generator_grids(table), short=told)
 
 
 def generator_grids(table: GeneratorTable) -> list[Grid]:
@@ -106,8 +104,7 @@ def _caption(table: GeneratorTable) -> str:
         over = f"One seed ({table.seeds[0]}), which decides no ranking; intervals are Wilson's, by the images alone."
     else:
         over = (
-            f"Means over {seeds} seeds and, in brackets, their standard deviation; "
-            "intervals are Student's over seeds."
+            f"Means over {seeds} seeds and, in brackets, their standard deviation; intervals are Student's over seeds."
         )
     return " ".join(
         (

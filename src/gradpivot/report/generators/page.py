@@ -41,9 +41,7 @@ def render_generators_page(generators: Generators, title: str = "Generators") ->
         size=size_words(generators.records, len(generators.tables)),
         notes=listing(generators.notes),
         options=table_options(table.title for table in generators.tables),
-        sets="".join(
-            f'<option value="{i}">{escape(s["name"])}</option>' for i, s in enumerate(first["sets"])
-        ),
+        sets="".join(f'<option value="{i}">{escape(s["name"])}</option>' for i, s in enumerate(first["sets"])),
         leads="\n".join(lead_section(i, one) for i, one in told),
         run=_sheet("run", shown["points"][shown["start"]], first["forgotten"]),
         beside=_sheet("beside", first["models"].get(f"original {shown['seed']}"), first["forgotten"]),

@@ -126,9 +126,7 @@ def sample_figure(panels: Sequence[SamplePanel], rows: Sequence[str], forgotten:
             f"width, and all the same"
         )
     if len(rows) != shape[0] or not 0 <= forgotten <= shape[0]:
-        raise GradPivotError(
-            f"there are {len(rows)} names and {forgotten} forgotten rows for {shape[0]} rows"
-        )
+        raise GradPivotError(f"there are {len(rows)} names and {forgotten} forgotten rows for {shape[0]} rows")
     across = min(4, len(panels))
     down = -(-len(panels) // across)
     width = 0.28 * shape[1] + 0.45
@@ -142,9 +140,7 @@ def sample_figure(panels: Sequence[SamplePanel], rows: Sequence[str], forgotten:
     return figure
 
 
-def _draw(
-    ax: Axes, panel: SamplePanel, grid: np.ndarray, rows: Sequence[str], forgotten: int, *, named: bool
-) -> None:
+def _draw(ax: Axes, panel: SamplePanel, grid: np.ndarray, rows: Sequence[str], forgotten: int, *, named: bool) -> None:
     from matplotlib.patches import Rectangle
 
     count, columns, _, height, width = grid.shape
@@ -161,9 +157,7 @@ def _draw(
         spine.set_visible(False)
     if forgotten:
         frame = (columns * (width + _GAP) + _GAP, forgotten * (height + _GAP) + _GAP)
-        ax.add_patch(
-            Rectangle((-0.5, -0.5), *frame, fill=False, edgecolor=PALETTE[1], linewidth=1.6, clip_on=False)
-        )
+        ax.add_patch(Rectangle((-0.5, -0.5), *frame, fill=False, edgecolor=PALETTE[1], linewidth=1.6, clip_on=False))
     ax.set_title(plain(panel.title), fontsize=9.5, color=INK)
     ax.set_xlabel(plain(panel.caption), fontsize=7.5, color=MUTED)
 

@@ -131,9 +131,7 @@ def _csv_run(
         low, high = scores.interval(metric)
         value = 100 * float(getattr(scores, metric))
         yield line(metric, "", "%", value, 100 * low, 100 * high, _made(scores, forgotten=metric == "ua"))
-    yield line(
-        "fidelity", f"M = {scores.rescale:g}, {scores.frechet[0].features}", "%", 100 * scores.fidelity
-    )
+    yield line("fidelity", f"M = {scores.rescale:g}, {scores.frechet[0].features}", "%", 100 * scores.fidelity)
     yield line("classifier accuracy", "", "%", 100 * scores.classifier_accuracy)
     for frechet in scores.frechet:
         of = f"{frechet.features}, against {frechet.n_reference}"

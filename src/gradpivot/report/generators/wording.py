@@ -96,9 +96,7 @@ def judged_words(table: GeneratorTable) -> str:
     right = sorted({scores.classifier_accuracy for scores in finite})
     told = f"{percent(right[0])} %" if len(right) == 1 else f"{percent(right[0])} to {percent(right[-1])} %"
     first = table.distances[0].features
-    distances = "; ".join(
-        f"{d.features}, N = {d.n:,} against {d.n_reference:,} real ones" for d in table.distances
-    )
+    distances = "; ".join(f"{d.features}, N = {d.n:,} against {d.n_reference:,} real ones" for d in table.distances)
     return (
         f"N = {_drawn_words(finite)}. The classifier that judges them is right on {told} of real test images. FD is "
         f"the Fréchet distance of the kept classes' images, by these features: {distances}. "
@@ -114,9 +112,7 @@ def _drawn_words(judged: Sequence[GenerationScores]) -> str:
             made[name in scores.forgotten].add(sum(row))
     kept, forgotten = (_span(sorted(made[which])) for which in (False, True))
     return (
-        f"{kept} images a class"
-        if kept == forgotten
-        else f"{kept} images a kept class and {forgotten} a forgotten one"
+        f"{kept} images a class" if kept == forgotten else f"{kept} images a kept class and {forgotten} a forgotten one"
     )
 
 

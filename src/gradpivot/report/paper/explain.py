@@ -44,9 +44,7 @@ def _draw_volume(ax: Axes, points: Sequence[Vector], colour: str, title: str, *,
     for right, top in points:
         ax.fill([0, right, right, 0], [0, 0, top, top], color=colour, alpha=0.10, linewidth=0)
     ax.plot(*zip(*staircase(points), strict=True), color=colour, linewidth=1.2)
-    ax.plot(
-        *zip(*points, strict=True), "o", color=colour, markersize=7, markeredgecolor="white", clip_on=False
-    )
+    ax.plot(*zip(*points, strict=True), "o", color=colour, markersize=7, markeredgecolor="white", clip_on=False)
     ax.plot(0, 0, "o", color=INK, markersize=5, clip_on=False)
     ax.annotate("reference point", (0, 0), (7, 7), textcoords="offset points", fontsize=8, color=INK)
     ax.text(0.36, 0.40, f"H = {hypervolume(points):.3f}", fontsize=15, color=colour, ha="center",

@@ -61,9 +61,7 @@ def latent_figure(panels: Sequence[LatentPanel | Mapping[str, Any]], forgotten: 
         _draw_panel(ax, panel, f"({letter}) {panel.title}")
     for ax in axes[len(known) :]:
         ax.set_axis_off()
-    shown = Patch(
-        facecolor=_TINT, edgecolor=MUTED, linewidth=0.5, label=f"the classifier calls it {forgotten}"
-    )
+    shown = Patch(facecolor=_TINT, edgecolor=MUTED, linewidth=0.5, label=f"the classifier calls it {forgotten}")
     figure.legend(handles=[shown], loc="outside lower center", frameon=False, fontsize=8.5)
     return figure
 

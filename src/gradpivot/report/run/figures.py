@@ -60,9 +60,7 @@ def _plane_figure(frontiers: Sequence[Frontier], models: Mapping[str, Point]) ->
     axes[0].set(xlim=(-3, 103), ylim=(-3, 103))
     if box:
         _outline(axes[0], box)
-        _draw_plane(
-            axes[1], frontiers, models, "The runs that keep most, with 95 % intervals", intervals=True
-        )
+        _draw_plane(axes[1], frontiers, models, "The runs that keep most, with 95 % intervals", intervals=True)
         axes[1].set(xlim=(box[0], box[2]), ylim=(box[1], box[3]))
     legend(figure)
     _annotate(figure, axes[-1], frontiers, list(models.values()))
@@ -158,9 +156,7 @@ def _label_points(ax: Axes, frontier: Frontier, colour: str, taken: Sequence[Box
     frame = ax.get_window_extent()
     bounds = (frame.x0, frame.y0, frame.x1, frame.y1)
     points = [p for p in finite(frontier.points) if p.knob is not None]
-    pixels = [
-        (float(x), float(y)) for x, y in ax.transData.transform(list(zip(*_plane(points), strict=True)))
-    ]
+    pixels = [(float(x), float(y)) for x, y in ax.transData.transform(list(zip(*_plane(points), strict=True)))]
     inside = [i for i, (x, y) in enumerate(pixels)
               if bounds[0] <= x <= bounds[2] and bounds[1] <= y <= bounds[3]]  # fmt: skip
     groups = [[inside[i] for i in group] for group in clusters([pixels[i] for i in inside], reach=9)]
@@ -168,9 +164,7 @@ def _label_points(ax: Axes, frontier: Frontier, colour: str, taken: Sequence[Box
     sizes = [_text_size(ax, text) for text in texts]
     anchors = [pixels[group[0]] for group in groups]
     boxes: list[Box] = []
-    for text, size, anchor, centre in zip(
-        texts, sizes, anchors, place(anchors, sizes, taken, bounds), strict=True
-    ):
+    for text, size, anchor, centre in zip(texts, sizes, anchors, place(anchors, sizes, taken, bounds), strict=True):
         if centre:
             _write(ax, text, colour, anchor, centre)
             boxes.append((centre[0] - size[0] / 2, centre[1] - size[1] / 2,
@@ -236,9 +230,7 @@ def _accuracy_floor(comparison: Comparison) -> float:
     runs = [p for f in comparison.frontiers if f.knob == "gamma" for p in f.points]
     if not runs or any(p.diverged for p in runs):
         return -4.0
-    lowest = min(
-        (value for p in runs for value in (p.scores.ra, p.classification.ta) if is_number(value)), default=0.0
-    )
+    lowest = min((value for p in runs for value in (p.scores.ra, p.classification.ta) if is_number(value)), default=0.0)
     return 100 * lowest - 5 if lowest > 0.6 else -4.0
 
 

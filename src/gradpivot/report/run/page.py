@@ -73,9 +73,7 @@ def _problem_line(comparison: Comparison) -> str:
 
 
 def _options(frontiers: Sequence[Mapping[str, Any]]) -> str:
-    return "".join(
-        f'<option value="{i}">{escape(f["name"])}</option>' for i, f in enumerate(frontiers) if f["gamma"]
-    )
+    return "".join(f'<option value="{i}">{escape(f["name"])}</option>' for i, f in enumerate(frontiers) if f["gamma"])
 
 
 def _meaning_table(comparison: Comparison) -> str:

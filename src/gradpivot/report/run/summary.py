@@ -73,9 +73,7 @@ def _method(seeds: Sequence[Frontier], comparisons: Sequence[Comparison]) -> dic
     return {
         "settings": len(seeds[0].points),
         "hypervolume": mean_interval([f.hypervolume() for f in seeds]),
-        "hypervolume_without_mia": mean_interval(
-            [f.hypervolume(standing_metrics(attacks=False)) for f in seeds]
-        ),
+        "hypervolume_without_mia": mean_interval([f.hypervolume(standing_metrics(attacks=False)) for f in seeds]),
         "delta": mean_interval([f.distance() for f in seeds]),
         "epsilon": mean_interval(
             [epsilon_to(f.vectors(PLANE), _best_front(c)) for f, c in zip(seeds, comparisons, strict=True)]
@@ -109,8 +107,7 @@ def _dial(seeds: Sequence[Frontier]) -> dict[str, Any]:
         "monotone_seeds": sum(row == sorted(row) for row in ua),
         "largest_jump": max(jumps),
         "ra_where_ua_reaches_95": [
-            next((r for u, r in zip(us, rs, strict=True) if u >= 0.95), None)
-            for us, rs in zip(ua, ra, strict=True)
+            next((r for u, r in zip(us, rs, strict=True) if u >= 0.95), None) for us, rs in zip(ua, ra, strict=True)
         ],
     }
 
@@ -160,9 +157,7 @@ def _ranked(methods: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _method_line(name: str, method: Mapping[str, Any]) -> str:
-    numbers = " | ".join(
-        _pm(method[key]) for key in ("hypervolume", "hypervolume_without_mia", "delta", "epsilon")
-    )
+    numbers = " | ".join(_pm(method[key]) for key in ("hypervolume", "hypervolume_without_mia", "delta", "epsilon"))
     return (
         f"| {name} | {method['settings']} | {numbers} | {method['diverged']} of {method['runs']} | "
         f"{method['seconds']:.2f} |"
@@ -177,11 +172,7 @@ def _verdict(methods: Mapping[str, Any]) -> str:
     (first, best), (second, next_best) = ranked[:2]
     gap = best["hypervolume"]["mean"] - next_best["hypervolume"]["mean"]
     apart = gap > best["hypervolume"]["half"] + next_best["hypervolume"]["half"]
-    how = (
-        "their intervals do not overlap"
-        if apart
-        else "their intervals overlap, so the seeds do not separate them"
-    )
+    how = "their intervals do not overlap" if apart else "their intervals overlap, so the seeds do not separate them"
     return f"{first} has the largest mean H, {100 * gap:.2f} above {second}; {how}."
 
 

@@ -38,9 +38,7 @@ def payload(comparison: Comparison) -> dict[str, Any]:
     return {
         "arrow": direction(kind_of(comparison)),
         "metrics": [{"key": name, "name": find_metric(name).symbol} for name in standing_metrics()],
-        "models": [
-            {**_point(point, reference, kind_of(comparison)), "name": name} for name, point in models.items()
-        ],
+        "models": [{**_point(point, reference, kind_of(comparison)), "name": name} for name, point in models.items()],
         "frontiers": [_frontier(frontier) for frontier in frontiers],
         "zoom": zoom_box(frontiers, list(models.values())),
     }
@@ -75,10 +73,7 @@ def _point(point: Point, reference: Scored | None, kind: str) -> dict[str, Any]:
     return {
         "label": point.label,
         "knob": _finite(point.knob),
-        **{
-            metric: None if point.diverged else _with_interval(scores, metric)
-            for metric in standing_metrics()
-        },
+        **{metric: None if point.diverged else _with_interval(scores, metric) for metric in standing_metrics()},
         "more": [] if point.diverged else _more(scores, kind),
         "delta": point_delta(point, reference),
         "seconds": _finite(point.seconds),

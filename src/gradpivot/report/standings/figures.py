@@ -145,9 +145,7 @@ def versus_figure(table: Table, first: str, second: str) -> Figure:
     whole = box == (-3.0, 103.0)
     figure = blank_figure(5.2 if whole else 9.2, 4.5)
     axes = figure.subplots(1, 1 if whole else 2, squeeze=False)[0]
-    for ax, limits, title in zip(
-        axes, ((-3.0, 103.0), box), ("All runs", "Near the best means"), strict=False
-    ):
+    for ax, limits, title in zip(axes, ((-3.0, 103.0), box), ("All runs", "Near the best means"), strict=False):
         _plane_axes(ax, table, title)
         for index, found in enumerate(clouds):
             _draw_runs(ax, found, index, label=True)

@@ -160,9 +160,7 @@ def _by_class(table: Table, measure: str) -> Grid:
         lines.append((Cell(row.name), *(Cell(spread(measure, cell)) for cell in cells)))
         printed = [table.paper(row, f"{measure}_svc", forget) for forget in forgets]
         if any(printed) and not table.context:
-            lines.append(
-                (Cell(f"{row.name}, paper (SVC)"), *(Cell(spread(measure, value)) for value in printed))
-            )
+            lines.append((Cell(f"{row.name}, paper (SVC)"), *(Cell(spread(measure, value)) for value in printed)))
     return Grid(
         name=f"classes-{measure}", title=f"{head(measure, table.kind)} by what is forgotten",
         heads=("Method", *(forget_words(table.kind, forget) for forget in forgets)), lines=tuple(lines),

@@ -94,9 +94,7 @@ def _round(value: float) -> float:
     return round(value, 4)
 
 
-def _series(
-    found: Cloud, every: int, labels: dict[str, int], places: dict[tuple[str, int], int]
-) -> dict[str, Any]:
+def _series(found: Cloud, every: int, labels: dict[str, int], places: dict[tuple[str, int], int]) -> dict[str, Any]:
     def number(label: str) -> int:
         return labels.setdefault(label, len(labels))
 
@@ -138,10 +136,7 @@ def _volumes(table: Table) -> dict[str, Any]:
     measures = ("hypervolume", "hypervolume_without_mia", "hypervolume_svc")
     return {
         "names": [row.name for row in rows],
-        **{
-            m: [_bounds(found.over_sets) if (found := row.measures[m]) else None for row in rows]
-            for m in measures
-        },
+        **{m: [_bounds(found.over_sets) if (found := row.measures[m]) else None for row in rows] for m in measures},
     }
 
 

@@ -55,16 +55,12 @@ def standings_csv(standings: Standings) -> str:
         for row in table.rows:
             writer.writerows([*line, ""] for line in _csv_lines(table, row))
     for note in standings.notes:
-        writer.writerow(
-            ["note" if column == "role" else "" for column in CSV_HEADS[:-1]] + [spreadsheet_text(note)]
-        )
+        writer.writerow(["note" if column == "role" else "" for column in CSV_HEADS[:-1]] + [spreadsheet_text(note)])
     return text.getvalue()
 
 
 def _csv_lines(table: Table, row: Series) -> Iterator[list[str | float | int | None]]:
-    texts = [
-        spreadsheet_text(part) for part in (table.problem, table.task, table.protocol, row.name, row.role)
-    ]
+    texts = [spreadsheet_text(part) for part in (table.problem, table.task, table.protocol, row.name, row.role)]
     dataset = f"{table.dataset} (context)" if table.context else table.dataset or ""
     for measure in measures():
         m = row.measures[measure]
@@ -149,9 +145,7 @@ def _console_paper(table: Table) -> Any:
                      for text in (spread(m, row.measures[m]), spread(m, table.paper(row, m))))]
         for row in table.rows if row.role != "original"
     ]  # fmt: skip
-    return rich_table(
-        f"Beside the {paper_title(table)}", "Δ and H with the SVC's MIA, as the paper's.", heads, lines
-    )
+    return rich_table(f"Beside the {paper_title(table)}", "Δ and H with the SVC's MIA, as the paper's.", heads, lines)
 
 
 def _mean(measure: str, value: Measure | None) -> str:

@@ -69,9 +69,7 @@ def spread(measure: str, value: Measure | Estimate | PaperValue | None) -> str:
     """The paper's form, ``94.43 (1.91)``: the mean, and in brackets the spread where there is one."""
     if value is None:
         return MISSING
-    mean, std = (
-        (value.over_sets.mean, value.bracket) if isinstance(value, Measure) else (value.mean, value.std)
-    )
+    mean, std = (value.over_sets.mean, value.bracket) if isinstance(value, Measure) else (value.mean, value.std)
     shown = number(scaled(measure, mean))
     return shown if std is None else f"{shown} ({number(scaled(measure, std))})"
 
@@ -108,9 +106,7 @@ def caption(table: Table) -> str:
         "paper's is the SVC's.",
     ]
     if table.kind != "class":
-        parts.append(
-            "→ retrained: nearer to the retrained model's value is better; H is taken on 1 − the gap."
-        )
+        parts.append("→ retrained: nearer to the retrained model's value is better; H is taken on 1 − the gap.")
     parts.append(
         "Diverged runs count as zeros, and not at all in the time a run. Best in bold, second best underlined "
         "(Δ and H)."

@@ -199,9 +199,7 @@ def perform(
         if job.cell is None:
             value = work.original_weights(job.setting, job.seed, report, checkpoint)
         else:
-            value = work.run_cell(
-                job.cell, weights, checkpoint, report, judge, job.store[0] / "real" if seen else None
-            )
+            value = work.run_cell(job.cell, weights, checkpoint, report, judge, job.store[0] / "real" if seen else None)
     except GradPivotError as wrong:
         error = str(wrong)
     except Exception as wrong:

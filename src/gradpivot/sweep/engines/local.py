@@ -103,11 +103,7 @@ class LocalEngine:
         self._workers[place] = self._start()
         outcomes = []
         if dead.queue:
-            why = (
-                f"its worker was killed by signal {-how}"
-                if how and how < 0
-                else f"its worker ended with {how}"
-            )
+            why = f"its worker was killed by signal {-how}" if how and how < 0 else f"its worker ended with {how}"
             outcomes.append(Outcome(job=dead.queue.popleft(), lost=why))
         for job in dead.queue:
             self._workers[place].give(job)

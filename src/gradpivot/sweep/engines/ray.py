@@ -43,9 +43,7 @@ class RayEngine:
 
     def __init__(self, address: str = "auto", *, cpus: float = 1.0, gpus: float = 0.0) -> None:
         if cpus <= 0 or gpus < 0:
-            raise GradPivotError(
-                f"--cpus is {cpus} and --gpus {gpus}; a run needs some CPU, and GPUs from 0 up"
-            )
+            raise GradPivotError(f"--cpus is {cpus} and --gpus {gpus}; a run needs some CPU, and GPUs from 0 up")
         self._ray = _connected(address)
         self._needs = {"CPU": cpus, "GPU": gpus}
         # Retries are the sweep's business: it counts them, and does not repeat what fails by itself.

@@ -32,9 +32,7 @@ def read_exported(path: Path) -> Iterator[Record]:
     except OSError as error:
         raise GradPivotError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise GradPivotError(
-            f"{path} is not text in UTF-8; give what 'gradpivot store export' wrote"
-        ) from None
+        raise GradPivotError(f"{path} is not text in UTF-8; give what 'gradpivot store export' wrote") from None
     # Not splitlines: a line separator may stand inside a text, and JSON leaves it as it is.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():

@@ -120,6 +120,4 @@ def _as_disk_error(error: sqlite3.DatabaseError, path: Path) -> Exception:
         return OSError(number, os.strerror(number), str(path))
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return GradPivotError(f"another process holds the index {path} for too long; start the command again")
-    return GradPivotError(
-        f"the index {path} cannot be used ({error}); delete it, it is rebuilt from the runs"
-    )
+    return GradPivotError(f"the index {path} cannot be used ({error}); delete it, it is rebuilt from the runs")

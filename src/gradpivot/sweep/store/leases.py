@@ -45,17 +45,13 @@ class Leases:
                     taken.append(key)
             until = time.time() + LEASE_SECONDS
             me = (self._owner, _host(), os.getpid(), _began(os.getpid()) or 0, until)
-            index.executemany(
-                "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)", [(key, *me) for key in taken]
-            )
+            index.executemany("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)", [(key, *me) for key in taken])
         return taken
 
     def heartbeat(self) -> None:
         """Say that we are alive: our claims last another lease."""
         with self._index.transaction() as index:
-            index.execute(
-                "UPDATE leases SET until = ? WHERE owner = ?", (time.time() + LEASE_SECONDS, self._owner)
-            )
+            index.execute("UPDATE leases SET until = ? WHERE owner = ?", (time.time() + LEASE_SECONDS, self._owner))
 
     def elsewhere(self) -> int:
         """How many runs other live processes are working on."""

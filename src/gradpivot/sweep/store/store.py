@@ -129,9 +129,7 @@ class Store:
         rows = self._index.read("SELECT row FROM records ORDER BY key")
         with _no_collection():
             # As one text: 100,000 small ones take twice as long.
-            return [
-                Record.from_dict(values) for values in json.loads(f"[{','.join(row for (row,) in rows)}]")
-            ]
+            return [Record.from_dict(values) for values in json.loads(f"[{','.join(row for (row,) in rows)}]")]
 
     def check(self) -> tuple[int, list[str]]:
         """Read every run and original: how many files are sound, and the names of those that are not."""
@@ -153,9 +151,7 @@ class Store:
         if not changed and not gone:
             return
         # Read before the transaction: a sweep under way must not wait for 100,000 files.
-        found = [
-            (content, on_disk[key]) for key in changed if (content := self._records.get(key)) is not None
-        ]
+        found = [(content, on_disk[key]) for key in changed if (content := self._records.get(key)) is not None]
         with self._index.transaction() as index:
             index.executemany("DELETE FROM records WHERE key = ?", [(key,) for key in (*gone, *changed)])
             for content, stamp in found:
@@ -187,9 +183,7 @@ class Store:
         if self.has(key):
             return
         with self._index.transaction() as index:
-            index.execute(
-                "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", (key, what, reason, time.time())
-            )
+            index.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", (key, what, reason, time.time()))
 
     def failures(self, keys: Collection[str] | None = None) -> list[Failure]:
         """The runs (of these, if given) that could not be done, the latest last."""

@@ -54,8 +54,8 @@ class Diffusion(GradualTask):
         beta_end: Its last one.
         loss_unit: The change of a loss that matters as one nat does to a classifier: what trained models predict noise
             to, whatever the images.
-        retain_budget: By how much L_r may rise over a whole run. The runs of ``docs/results/ddpm.md``, whose other classes
-            stayed recognisable, rose by 0.014: a moving average predicts noise better than any weights on the way.
+        retain_budget: By how much L_r may rise over a whole run. The runs of ``docs/results/ddpm.md``, whose other
+            classes stayed recognisable, rose by 0.014: a moving average predicts noise better than the weights do.
         adapter: From a sample or batch to (image, label). Images are bytes, or floating-point in [0, 1]; the model gets
             them in [−1, 1].
     """
@@ -281,9 +281,7 @@ class Diffusion(GradualTask):
         if objective != "other_class":
             return None
         if self.classes < 2:
-            raise GradPivotError(
-                "the objective other_class needs another class, and there is one; use no_class"
-            )
+            raise GradPivotError("the objective other_class needs another class, and there is one; use no_class")
         return (labels + 1 + draw_labels(self.classes - 1, len(labels), labels.device)) % self.classes
 
     def _refuse_labels(self, model: nn.Module, labels: Tensor) -> None:

@@ -52,9 +52,7 @@ class Sampler:
         if self.kind not in SAMPLERS:
             raise GradPivotError(f"there is no sampler {self.kind!r}; choose {' or '.join(SAMPLERS)}")
         if self.steps < 1 or self.batch_size < 1:
-            raise GradPivotError(
-                f"steps is {self.steps} and batch_size is {self.batch_size}; give 1 or more of both"
-            )
+            raise GradPivotError(f"steps is {self.steps} and batch_size is {self.batch_size}; give 1 or more of both")
         if not self.guidance >= 0:
             raise GradPivotError(f"guidance is {self.guidance}; give a number ≥ 0, where 0 means none")
 
@@ -102,13 +100,9 @@ class Sampler:
         """
         wanted = torch.as_tensor(labels, dtype=torch.long).reshape(-1)
         if len(wanted) != len(seeds):
-            raise GradPivotError(
-                f"there are {len(wanted)} labels and {len(seeds)} seeds; give one of each a picture"
-            )
+            raise GradPivotError(f"there are {len(wanted)} labels and {len(seeds)} seeds; give one of each a picture")
         if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) <= task.no_class:
-            raise GradPivotError(
-                f"a label is outside 0 … {task.no_class - 1} (and {task.no_class} for no class)"
-            )
+            raise GradPivotError(f"a label is outside 0 … {task.no_class - 1} (and {task.no_class} for no class)")
         shape = shape or _shape_of(model)
         starts = range(0, len(wanted), self.batch_size)
         for number, start in enumerate(starts):
@@ -117,16 +111,12 @@ class Sampler:
             yield self._batch(model, task, _Wanted(wanted[part], seeds[part], shape), count), wanted[part]
 
     @torch.no_grad()
-    def _batch(
-        self, model: nn.Module, task: Diffusion, wanted: _Wanted, count: Callable[[int], None]
-    ) -> Tensor:
+    def _batch(self, model: nn.Module, task: Diffusion, wanted: _Wanted, count: Callable[[int], None]) -> Tensor:
         """One batch in eval mode; modes and generators come back before anybody else sees them."""
         with evaluating(model), isolated():
             return self._reversed(model, task, wanted, count)
 
-    def _reversed(
-        self, model: nn.Module, task: Diffusion, wanted: _Wanted, count: Callable[[int], None]
-    ) -> Tensor:
+    def _reversed(self, model: nn.Module, task: Diffusion, wanted: _Wanted, count: Callable[[int], None]) -> Tensor:
         """The reverse process of one batch."""
         weight = next(model.parameters())
         labels = wanted.labels.to(weight.device)
@@ -137,9 +127,7 @@ class Sampler:
         scheduler = self._scheduler(task)
         for number, timestep in enumerate(scheduler.timesteps):
             noise = guided_noise(model, images, timestep, labels, task.no_class, self.guidance)
-            (images, *_) = scheduler.step(
-                noise, timestep, images, return_dict=False, **self._drawing(generators)
-            )
+            (images, *_) = scheduler.step(noise, timestep, images, return_dict=False, **self._drawing(generators))
             count(number + 1)
         return (images.float().cpu() / 2 + 0.5).clamp(0, 1)
 
@@ -194,9 +182,7 @@ def _shape_of(model: nn.Module) -> tuple[int, int, int]:
     config = getattr(model, "config", None)
     channels, size = getattr(config, "in_channels", None), getattr(config, "sample_size", None)
     if channels is None or size is None:
-        raise GradPivotError(
-            "the model's configuration does not say how large its images are; give shape=(c, h, w)"
-        )
+        raise GradPivotError("the model's configuration does not say how large its images are; give shape=(c, h, w)")
     height, width = (size, size) if isinstance(size, int) else size
     return int(channels), int(height), int(width)
 
