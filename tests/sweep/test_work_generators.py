@@ -187,3 +187,12 @@ def test_all_models_are_drawn_from_with_the_same_noise(tmp_path, monkeypatch):
     assert len({record.pictures.png for record in still}) == 1
     assert np.ptp([record.point.scores.fidelity for record in still]) < 1e-9
     store.close()
+
+
+def test_a_generator_that_nobody_judges_is_refused_before_the_sweep(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = f"tiny_{uuid.uuid4().hex[:8]}"
+    unjudged = "\ndef unjudged():\n    from dataclasses import replace\n    return replace(generator(), judging=None)\n"
+    (tmp_path / f"{module}.py").write_text(MODULE.replace("LEARN", "1") + unjudged)
+    with pytest.raises(GradPivotError, match="no scores to compare; give its Problem judging="):
+        work.check_targets(f"{module}:unjudged", [{"kind": "class", "classes": [1]}])

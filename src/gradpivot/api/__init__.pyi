@@ -4,4 +4,4 @@ from .tracing import (
     over_knob as over_knob,
     trace as trace,
 )
-from .verbs import score as score, train as train, unlearn as unlearn
+from .verbs import Prepared as Prepared, score as score, train as train, unlearn as unlearn

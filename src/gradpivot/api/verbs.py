@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gradpivot.methods import Retrain
     from gradpivot.tasks import Task
 
-__all__ = ["score", "train", "unlearn"]
+__all__ = ["Prepared", "score", "train", "unlearn"]
 
 
 def unlearn(

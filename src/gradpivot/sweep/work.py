@@ -109,6 +109,10 @@ def _versions(problem: Problem) -> dict[str, str | None]:
 def check_targets(problem: str, targets: Sequence[Mapping[str, Any]]) -> None:
     """Raise, before anything runs, if something is to be forgotten that the data do not have."""
     scorer = _problem(problem).scorer()
+    if not scorer.metrics:
+        raise GradPivotError(
+            f"the models of {problem} have no scores to compare; give its Problem judging=, so that samples are judged"
+        )
     for target in targets:
         scorer.check(_split(problem, _hashable(target), 0))
 
