@@ -11,10 +11,11 @@ from hypothesis import assume, given, settings, strategies as st
 from mpmath import mpf
 
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.geometry.dual_cone import DualConeWeighting, dual_cone_weights
+from gradpivot.geometry.dual_cone import DualConeWeighting
 from gradpivot.geometry.gramian import Gram
 from gradpivot.geometry.pcgrad import PCGradWeighting
 from gradpivot.geometry.pivot import pivot_weights
+from gradpivot.geometry.weighting import LossWeighted, Weights
 
 sys.path.insert(0, str(Path(__file__).parent))
 import paper_formulas as paper
@@ -28,6 +29,10 @@ variants = st.sampled_from(VARIANTS)
 
 def gram(f: np.ndarray, r: np.ndarray) -> Gram:
     return Gram(float(f @ f), float(r @ r), float(f @ r))
+
+
+def dual_cone_weights(ff, rr, fr, variant="center", *, forget_weight=1.0, retain_weight=1.0) -> Weights:
+    return LossWeighted(DualConeWeighting(variant), forget_weight, retain_weight)(Gram(ff, rr, fr))
 
 
 @st.composite
@@ -81,7 +86,7 @@ def test_equals_the_published_form_near_the_border_of_the_cone(pair, variant):
 @given(st.one_of(pairs(), comparable()), variants, weights, weights)
 def test_conflicts_with_neither(pair, variant, w_f, w_r):
     f, r = pair
-    a, b = DualConeWeighting(variant, w_f, w_r)(gram(f, r))
+    a, b = LossWeighted(DualConeWeighting(variant), w_f, w_r)(gram(f, r))
     assert a > 0
     assert b > 0
     fm, rm = paper.vector(f), paper.vector(r)
@@ -102,7 +107,7 @@ def test_exchanging_the_roles_exchanges_the_weights(pair, variant, w_f, w_r):
 @TIGHT
 @given(pairs(least_sine=1e-3), weights, weights)
 def test_center_is_the_direction_of_the_pivot_half_way(pair, w_f, w_r):
-    a, b = DualConeWeighting("center", w_f, w_r)(gram(*pair))
+    a, b = LossWeighted(DualConeWeighting("center"), w_f, w_r)(gram(*pair))
     c, d = pivot_weights(*gram(*pair), 0.5)
     assert a * d == pytest.approx(b * c, rel=1e-9)
     assert a * np.linalg.norm(pair[0]) == pytest.approx(b * np.linalg.norm(pair[1]), rel=1e-9)
@@ -185,4 +190,4 @@ def test_bad_input_is_an_error():
     with pytest.raises(GradPivotError, match="choose one of center, avg, proj"):
         DualConeWeighting("centre")
     with pytest.raises(GradPivotError, match="retain weight is nan"):
-        DualConeWeighting(retain_weight=math.nan)
+        LossWeighted(DualConeWeighting(), 1.0, math.nan)

@@ -11,7 +11,8 @@ from mpmath import mpf
 
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.geometry.gramian import Gram
-from gradpivot.geometry.pcgrad import PCGradWeighting, pcgrad_weights
+from gradpivot.geometry.pcgrad import PCGradWeighting
+from gradpivot.geometry.weighting import LossWeighted, Weights
 
 sys.path.insert(0, str(Path(__file__).parent))
 import paper_formulas as paper
@@ -23,6 +24,10 @@ reductions = st.sampled_from(["sum", "mean"])
 
 def gram(f: np.ndarray, r: np.ndarray) -> Gram:
     return Gram(float(f @ f), float(r @ r), float(f @ r))
+
+
+def pcgrad_weights(ff, rr, fr, *, reduction="sum", forget_weight=1.0, retain_weight=1.0) -> Weights:
+    return LossWeighted(PCGradWeighting(reduction), forget_weight, retain_weight)(Gram(ff, rr, fr))
 
 
 def surgery(f: list[mpf], r: list[mpf]) -> list[mpf]:
@@ -54,7 +59,7 @@ def test_equals_the_algorithm_in_fifty_digits(pair, w_f, w_r):
 @given(pairs(), reductions, weights, weights)
 def test_conflicts_with_neither(pair, reduction, w_f, w_r):
     f, r = pair
-    a, b = PCGradWeighting(reduction, w_f, w_r)(gram(f, r))
+    a, b = LossWeighted(PCGradWeighting(reduction), w_f, w_r)(gram(f, r))
     assert a > 0
     assert b > 0
     fm, rm = paper.vector(f), paper.vector(r)
@@ -130,4 +135,4 @@ def test_bad_input_is_an_error():
     with pytest.raises(GradPivotError, match="choose one of sum, mean"):
         PCGradWeighting("median")
     with pytest.raises(GradPivotError, match="forget weight is -1"):
-        PCGradWeighting(forget_weight=-1)
+        LossWeighted(PCGradWeighting(), -1.0)

@@ -9,6 +9,7 @@ from gradpivot import CUP, DCGD, WS, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry.dual_cone import DualConeWeighting
 from gradpivot.geometry.gramian import Gram
+from gradpivot.geometry.weighting import LossWeighted
 from gradpivot.tasks.objectives import list_objectives, objective
 from gradpivot.testing.contract import MethodContract
 from gradpivot.testing.problems import blobs, trained
@@ -29,7 +30,7 @@ def recorded_grams(history):
 def test_its_steps_are_the_variants(variant):
     method = DCGD(variant=variant, forget_weight=2.0, retain_weight=0.5, max_norm=None, epochs=3)
     history = TestDCGD().run(method).history
-    rule = DualConeWeighting(variant, 2.0, 0.5)
+    rule = LossWeighted(DualConeWeighting(variant), 2.0, 0.5)
     for gram, a, b in zip(recorded_grams(history), history["forget_weight"], history["retain_weight"], strict=True):
         assert (a, b) == pytest.approx(rule(gram), rel=1e-6)
 

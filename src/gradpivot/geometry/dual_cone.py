@@ -27,78 +27,34 @@ from typing import Literal, get_args
 
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry.gramian import Gram
-from gradpivot.geometry.pivot import Case, case_of
-from gradpivot.geometry.weighting import LossWeighted, Weights, check_loss_weights
+from gradpivot.geometry.pivot import alone
+from gradpivot.geometry.weighting import Weights
 
-__all__ = ["DualConeWeighting", "Variant", "dual_cone_weights"]
+__all__ = ["DualConeWeighting", "Variant"]
 
 Variant = Literal["center", "avg", "proj"]
 
 
-def dual_cone_weights(
-    ff: float,
-    rr: float,
-    fr: float,
-    variant: Variant = "center",
-    *,
-    forget_weight: float = 1.0,
-    retain_weight: float = 1.0,
-) -> Weights:
-    """The weights (a, b) of a direction inside the dual cone.
-
-    Args:
-        ff: ⟨f,f⟩ of the forget gradient.
-        rr: ⟨r,r⟩ of the retain gradient.
-        fr: ⟨f,r⟩.
-        variant: ``center``, ``avg`` or ``proj``.
-        forget_weight: w_f; the rule is applied to w_f·f and w_r·r. With ``center`` the loss weights change the length,
-            never the direction.
-        retain_weight: w_r.
-
-    Returns:
-        (a, b). In the degenerate cases: (0, w_r) for f = 0, (w_f, 0) for r = 0; parallel gradients give the vector
-        w_f·f + w_r·r; (0, 0) for opposed ones (K* then holds no descent direction) and where both vanish.
-
-    Raises:
-        NonFiniteError: if a number is NaN or infinite.
-        GradPivotError: if the numbers are no Gram matrix, or a loss weight is negative.
-    """
-    weighting = DualConeWeighting(variant, forget_weight, retain_weight)
-    return weighting(Gram(float(ff), float(rr), float(fr)))
-
-
 @dataclass(frozen=True)
 class DualConeWeighting:
-    """Dual cone gradient descent as a weighting.
+    """Dual cone gradient descent as a weighting; for weighted losses see :class:`gradpivot.geometry.LossWeighted`.
+
+    Degenerate cases: (0, 1) for f = 0, (1, 0) for r = 0; parallel gradients give the vector f + r; (0, 0) for opposed
+    ones (K* then holds no descent direction) and where both vanish.
 
     Attributes:
-        variant: ``center``, ``avg`` or ``proj``.
-        forget_weight: w_f; the rule is applied to w_f·f and w_r·r.
-        retain_weight: w_r.
+        variant: ``center``, ``avg`` or ``proj``. With ``center`` loss weights change the length, never the direction.
     """
 
     variant: Variant = "center"
-    forget_weight: float = 1.0
-    retain_weight: float = 1.0
 
     def __post_init__(self) -> None:
         if self.variant not in get_args(Variant):
             raise GradPivotError(f"variant is {self.variant!r}; choose one of {', '.join(get_args(Variant))}")
-        check_loss_weights(self.forget_weight, self.retain_weight)
 
     def __call__(self, gram: Gram, /) -> Weights:
-        """:func:`dual_cone_weights` of the Gram matrix."""
-        return LossWeighted(self._inside, self.forget_weight, self.retain_weight)(gram)
-
-    def _inside(self, gram: Gram, /) -> Weights:
-        case = case_of(gram)
-        if case is Case.OPPOSED or case is Case.FLAT:
-            return Weights(0.0, 0.0)
-        if case is Case.NOTHING_TO_FORGET:
-            return Weights(0.0, 1.0)
-        if case is Case.NOTHING_TO_RETAIN:
-            return Weights(1.0, 0.0)
-        return _VARIANTS[self.variant](gram)
+        """The weights (a, b) of a direction inside the dual cone."""
+        return alone(gram) or _VARIANTS[self.variant](gram)
 
 
 def _center(gram: Gram) -> Weights:

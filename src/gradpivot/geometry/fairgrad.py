@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry.gramian import Gram
-from gradpivot.geometry.pivot import Case, case_of
+from gradpivot.geometry.pivot import alone
 from gradpivot.geometry.weighting import Weights
 
 __all__ = ["FairWeighting"]
@@ -57,13 +57,8 @@ class FairWeighting:
             NonFiniteError: if a number is NaN or infinite.
             GradPivotError: if the numbers are no Gram matrix.
         """
-        case = case_of(gram)
-        if case is Case.OPPOSED or case is Case.FLAT:
-            return Weights(0.0, 0.0)
-        if case is Case.NOTHING_TO_FORGET:
-            return Weights(0.0, self._alone(gram.rr))
-        if case is Case.NOTHING_TO_RETAIN:
-            return Weights(self._alone(gram.ff), 0.0)
+        if (answer := alone(gram)) is not None:
+            return Weights(answer.forget and self._alone(gram.ff), answer.retain and self._alone(gram.rr))
         # The one with the larger share first: then s ≤ 1, and no power of it overflows.
         if (1 - self.alpha) * (math.log(gram.rr) - math.log(gram.ff)) > 0:
             b, a = self._shared(Gram(gram.rr, gram.ff, gram.fr))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 
 from gradpivot.geometry.gramian import Gram
-from gradpivot.geometry.pivot import Case, case_of
+from gradpivot.geometry.pivot import alone
 from gradpivot.geometry.weighting import Weights
 
 __all__ = ["nash_weights"]
@@ -34,12 +34,8 @@ def nash_weights(gram: Gram, /) -> Weights:
         NonFiniteError: if a number is NaN or infinite.
         GradPivotError: if the numbers are no Gram matrix.
     """
-    case = case_of(gram)
-    if case is Case.OPPOSED or case is Case.FLAT:
-        return Weights(0.0, 0.0)
-    if case is Case.NOTHING_TO_FORGET:
-        return Weights(0.0, 1 / gram.retain_norm)
-    if case is Case.NOTHING_TO_RETAIN:
-        return Weights(1 / gram.forget_norm, 0.0)
+    if (answer := alone(gram)) is not None:
+        # Of length one: a weight of 0 stays one.
+        return Weights(answer.forget and 1 / gram.forget_norm, answer.retain and 1 / gram.retain_norm)
     share = math.sqrt(1 + gram.cosine)
     return Weights(1 / (gram.forget_norm * share), 1 / (gram.retain_norm * share))

@@ -33,6 +33,7 @@ __all__ = [
     "COLLINEAR",
     "Case",
     "PivotWeighting",
+    "alone",
     "case_of",
     "check_gamma",
     "pivot_weights",
@@ -108,6 +109,30 @@ def case_of(gram: Gram) -> Case:
     return Case.PIVOT
 
 
+def alone(gram: Gram, forget: float = 1.0, retain: float = 1.0) -> Weights | None:
+    """What most rules answer where there are not two gradients to combine; None where there are.
+
+    Args:
+        gram: ⟨f,f⟩, ⟨r,r⟩ and ⟨f,r⟩.
+        forget: The weight of f where r is zero.
+        retain: The weight of r where f is zero.
+
+    Returns:
+        (0, retain) for f = 0, (forget, 0) for r = 0; (0, 0) for opposed gradients and where both vanish.
+
+    Raises:
+        NonFiniteError: if a number is NaN or infinite.
+        GradPivotError: if the numbers are no Gram matrix.
+    """
+    answers = {
+        Case.OPPOSED: Weights(0.0, 0.0),
+        Case.FLAT: Weights(0.0, 0.0),
+        Case.NOTHING_TO_FORGET: Weights(0.0, retain),
+        Case.NOTHING_TO_RETAIN: Weights(forget, 0.0),
+    }
+    return answers.get(case_of(gram))
+
+
 def pivot_weights(
     ff: float,
     rr: float,
@@ -137,18 +162,11 @@ def pivot_weights(
     """
     gamma = check_gamma(gamma)
     gram = Gram(float(ff), float(rr), float(fr))
-    case = case_of(gram)
-    if case is Case.NOTHING_TO_FORGET:
-        return Weights(0.0, retain_weight)
-    if case is Case.NOTHING_TO_RETAIN:
-        return Weights(forget_weight, 0.0)
-    if case is Case.PARALLEL:
+    if (answer := alone(gram, forget_weight, retain_weight)) is not None:
+        return answer
+    if case_of(gram) is Case.PARALLEL:
         return Weights(forget_weight, retain_weight)
-    if case is not Case.PIVOT:
-        return Weights(0.0, 0.0)
-    cosine = gram.cosine
-    sine = math.sqrt((1 - cosine) * (1 + cosine))
-    phi = math.atan2(sine, -cosine)
+    sine, phi = _sine_and_phi(gram)
     length = gram.norm_of(forget_weight, retain_weight) / sine
     return Weights(
         length * math.cos((1 - gamma) * phi) / gram.forget_norm,
@@ -182,24 +200,23 @@ def steered_weights(gram: Gram, intensity: float) -> Weights:
     """
     if not -1 <= intensity <= 1:
         raise GradPivotError(f"the intensity is {intensity}; it lies between -1 (give back) and 1 (forget)")
-    case = case_of(gram)
-    if case is Case.NOTHING_TO_FORGET:
-        return Weights(0.0, 1.0)
-    if case is Case.NOTHING_TO_RETAIN:
-        return Weights(float(intensity > 0), 0.0)
-    if case is Case.PARALLEL:
+    if (answer := alone(gram, float(intensity > 0), 1.0)) is not None:
+        return answer
+    if case_of(gram) is Case.PARALLEL:
         share = math.sin(min(max(intensity, 0.0) * math.pi, math.pi / 2)) ** 2
         return Weights(share, share)
-    if case is not Case.PIVOT:
-        return Weights(0.0, 0.0)
-    cosine = gram.cosine
-    sine = math.sqrt((1 - cosine) * (1 + cosine))
-    phi = math.atan2(sine, -cosine)
+    sine, phi = _sine_and_phi(gram)
     alpha = math.pi - phi
     turn = min(max(intensity * phi, -min(alpha, math.pi / 2)), math.pi / 2)
     gain = gram.retain_norm * max(math.sin(turn + alpha), 0.0)
     length = (abs(gram.forget_norm * math.sin(turn)) + gain) / sine
     return Weights(length * math.cos(phi - turn) / gram.forget_norm, length * math.cos(turn) / gram.retain_norm)
+
+
+def _sine_and_phi(gram: Gram) -> tuple[float, float]:
+    cosine = gram.cosine
+    sine = math.sqrt((1 - cosine) * (1 + cosine))
+    return sine, math.atan2(sine, -cosine)
 
 
 @dataclass(frozen=True)

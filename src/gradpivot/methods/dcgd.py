@@ -26,6 +26,6 @@ class DCGD(LossWeightedDescent):
 
     variant: Literal["center", "avg", "proj"] = "center"
 
-    def weighting(self) -> DualConeWeighting:
-        """The chosen variant on the gradients of w_f·L_f and w_r·L_r."""
-        return DualConeWeighting(self.variant, self.forget_weight, self.retain_weight)
+    def rule(self) -> DualConeWeighting:
+        """The chosen variant."""
+        return DualConeWeighting(self.variant)

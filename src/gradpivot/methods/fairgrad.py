@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from gradpivot.geometry import FairWeighting, LossWeighted
+from gradpivot.geometry import FairWeighting
 from gradpivot.methods.weighted import LossWeightedDescent
-
-if TYPE_CHECKING:
-    from gradpivot.geometry import Weighting
 
 __all__ = ["FairGrad"]
 
@@ -31,6 +28,6 @@ class FairGrad(LossWeightedDescent):
         super().__post_init__()
         self._check("alpha", above=0)
 
-    def weighting(self) -> Weighting:
-        """The solution of G w = w^(−1/α) for the gradients of w_f·L_f and w_r·L_r."""
-        return LossWeighted(FairWeighting(self.alpha), self.forget_weight, self.retain_weight)
+    def rule(self) -> FairWeighting:
+        """The solution of G w = w^(−1/α)."""
+        return FairWeighting(self.alpha)

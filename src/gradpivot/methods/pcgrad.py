@@ -24,6 +24,6 @@ class PCGrad(LossWeightedDescent):
 
     reduction: Literal["sum", "mean"] = "sum"
 
-    def weighting(self) -> PCGradWeighting:
+    def rule(self) -> PCGradWeighting:
         """(1 − C/F, 1 − C/R) under conflict, (1, 1) otherwise."""
-        return PCGradWeighting(self.reduction, self.forget_weight, self.retain_weight)
+        return PCGradWeighting(self.reduction)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from gradpivot.errors import GradPivotError, to_install
-from gradpivot.geometry import Case, Gram, LossWeighted, Weighting, Weights, case_of
+from gradpivot.geometry import Case, Gram, Weighting, Weights, case_of
 from gradpivot.methods.weighted import LossWeightedDescent
 
 if TYPE_CHECKING:
@@ -39,21 +39,21 @@ class TorchJDDescent(LossWeightedDescent):
     """Which of our extras installs what it needs."""
 
     @abstractmethod
-    def rule(self) -> Rule:
+    def torchjd(self) -> Rule:
         """TorchJD's weighting: a 2×2 Gram matrix to two weights."""
 
-    def weighting(self) -> Weighting:
-        """TorchJD's rule on the gradients of w_f·L_f and w_r·L_r.
+    def rule(self) -> Weighting:
+        """TorchJD's rule at unit scale.
 
         Raises:
             GradPivotError: if TorchJD or a solver of its is not installed.
         """
         with self._imports():
-            return LossWeighted(at_unit_scale(self.rule()), self.forget_weight, self.retain_weight)
+            return at_unit_scale(self.torchjd())
 
     def check_installed(self) -> None:
         """Raise if TorchJD or a solver of its is missing."""
-        self.weighting()
+        self.rule()
 
     @contextmanager
     def _imports(self) -> Iterator[None]:
@@ -70,7 +70,7 @@ class MGDA(TorchJDDescent):
     name: ClassVar[str] = "mgda"
     title: ClassVar[str] = "MGDA"
 
-    def rule(self) -> Rule:
+    def torchjd(self) -> Rule:
         """The (a, b) that minimise ‖a·f + b·r‖ over a + b = 1, a, b ≥ 0."""
         from torchjd.aggregation import MGDAWeighting
 
@@ -98,7 +98,7 @@ class CAGrad(TorchJDDescent):
         super().__post_init__()
         self._check("c", least=0)
 
-    def rule(self) -> Rule:
+    def torchjd(self) -> Rule:
         """The d with ‖d − g₀‖ ≤ c‖g₀‖, g₀ = (f + r)/2, that maximises min(⟨f,d⟩, ⟨r,d⟩)."""
         from torchjd.aggregation import CAGradWeighting
 
@@ -119,7 +119,7 @@ class AlignedMTL(TorchJDDescent):
 
     scale_mode: Literal["min", "median", "rmse"] = "min"
 
-    def rule(self) -> Rule:
+    def torchjd(self) -> Rule:
         """½ σ G^(−½) (1, 1), with σ² the smallest eigenvalue of G."""
         from torchjd.aggregation import AlignedMTLWeighting
 
@@ -133,7 +133,7 @@ class UPGrad(TorchJDDescent):
     name: ClassVar[str] = "upgrad"
     title: ClassVar[str] = "UPGrad"
 
-    def rule(self) -> Rule:
+    def torchjd(self) -> Rule:
         """The mean of the two projections; for two losses PCGrad's mean."""
         from torchjd.aggregation import UPGradWeighting
 
@@ -147,7 +147,7 @@ class DualProj(TorchJDDescent):
     name: ClassVar[str] = "dualproj"
     title: ClassVar[str] = "DualProj"
 
-    def rule(self) -> Rule:
+    def torchjd(self) -> Rule:
         """The projection of (f + r)/2; for two losses half of DCGD's ``proj``."""
         from torchjd.aggregation import DualProjWeighting
 
@@ -164,7 +164,7 @@ class IMTLG(TorchJDDescent):
     name: ClassVar[str] = "imtl_g"
     title: ClassVar[str] = "IMTL-G"
 
-    def rule(self) -> Rule:
+    def torchjd(self) -> Rule:
         """(‖r‖, ‖f‖) / (‖f‖ + ‖r‖)."""
         from torchjd.aggregation import IMTLGWeighting
 

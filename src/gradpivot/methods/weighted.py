@@ -61,8 +61,12 @@ class LossWeightedDescent(SteerableDescent):
         self._check("retain_weight", least=0)
 
     @abstractmethod
+    def rule(self) -> Weighting:
+        """From the Gram matrix of two gradients to their weights. Pure: what it kept would be lost on resuming."""
+
     def weighting(self) -> Weighting:
-        """The rule from the Gram matrix of f and r to their weights. Pure: what it kept would be lost on resuming."""
+        """The rule on the gradients of w_f·L_f and w_r·L_r."""
+        return LossWeighted(self.rule(), self.forget_weight, self.retain_weight)
 
     def descend(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Two gradients, their Gram matrix to two weights, one step."""
@@ -76,13 +80,14 @@ class LossWeightedDescent(SteerableDescent):
         if intensity == 0:
             return Weights(0.0, 1.0)
         sign = 1.0 if intensity > 0 else -1.0
-        rule = LossWeighted(self._rule, abs(intensity), 1 - abs(intensity))
+        size = abs(intensity)
+        rule = LossWeighted(self._rule, size * self.forget_weight, (1 - size) * self.retain_weight)
         forget, retain = rule(Gram(gram.ff, gram.rr, sign * gram.fr))
         return Weights(sign * forget, retain)
 
     @cached_property
     def _rule(self) -> Weighting:
-        return self.weighting()
+        return self.rule()
 
 
 def _descend(

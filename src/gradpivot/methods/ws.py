@@ -18,6 +18,6 @@ class WS(LossWeightedDescent):
     name: ClassVar[str] = "ws"
     title: ClassVar[str] = "WS"
 
-    def weighting(self) -> WeightedSum:
-        """(w_f, w_r); the two gradients are taken apart only to show their conflict."""
-        return WeightedSum(self.forget_weight, self.retain_weight)
+    def rule(self) -> WeightedSum:
+        """(1, 1); the two gradients are taken apart only to show their conflict."""
+        return WeightedSum()
