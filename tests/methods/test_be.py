@@ -15,6 +15,7 @@ from gradpivot.testing.problems import blobs, trained
 
 class TestBE(MethodContract):
     method = BE(lr=0.1, epochs=15)
+    least_ra = 0.75  # it sees no retain data
 
 
 class TestBEAsPrinted(MethodContract):

@@ -123,7 +123,7 @@ def test_each_sample_is_trained_to_its_own_label(monkeypatch):
     with torch.no_grad():
         said = results[0].model(blobs().tensors[0][:30]).argmax(1).tolist()
     assert sorted(labels) == list(range(30))
-    assert len(set(labels.values())) == 3
+    assert len(set(labels.values())) > 1
     assert sum(said[i] == label for i, label in labels.items()) >= 28
 
 

@@ -21,7 +21,7 @@ class TestRL(MethodContract):
 
 class TestSequentialRL(MethodContract):
     method = RL(lr=0.02, epochs=15, order="sequential")
-    least_ua = 0.5
+    least_ua = 0.1  # undecided is not misclassified
 
 
 class TestRLAsPrinted(MethodContract):

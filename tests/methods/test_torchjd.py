@@ -18,6 +18,7 @@ from gradpivot.methods.registry import make_method, method_class
 from gradpivot.methods.torchjd import IMTLG, MGDA, AlignedMTL, CAGrad, DualProj, TorchJDDescent, UPGrad
 from gradpivot.testing.contract import MethodContract
 from gradpivot.testing.problems import blobs, trained
+from outcomes import forget_cross_entropy
 
 pytest.importorskip("torchjd.aggregation")
 pytest.importorskip("quadprog")
@@ -29,6 +30,7 @@ family = pytest.mark.parametrize("kind", FAMILY, ids=lambda kind: kind.name)
 
 class TestMGDA(MethodContract):
     method = MGDA(lr=0.3, epochs=10, retain_weight=5)
+    least_ra = 0.75  # the shortest combination follows the smaller gradient, whose loss that is
 
 
 class TestUPGrad(MethodContract):
@@ -64,7 +66,7 @@ def test_repeats_resumes_and_forgets_a_little(kind, tmp_path):
     method = kind(lr=0.02, epochs=2)
     first, second = run(method), run(method)
     assert first.history == second.history
-    assert first.history["forget_loss"][-1] < first.history["forget_loss"][0]
+    assert forget_cross_entropy(first.model) > forget_cross_entropy(trained())
 
     def kill(done, total):
         if done == total // 2:
