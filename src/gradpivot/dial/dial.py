@@ -20,7 +20,7 @@ from gradpivot.dial.ramp import Ramp, asked_degree
 from gradpivot.dial.settings import DialSettings
 from gradpivot.dial.trust_region import Change, TrustRegion
 from gradpivot.geometry import limited
-from gradpivot.loop import Recipe, finite, paired_plan
+from gradpivot.loop import DescentRecipe, finite, paired_plan
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Dial", "Steerable"]
 
 
-class Steerable(Recipe, Protocol):
+class Steerable(DescentRecipe, Protocol):
     """What the dial needs of a method."""
 
     conflict_free: ClassVar[bool]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -35,44 +35,6 @@ __all__ = ["Goal", "Misclassified", "Unseen", "find_goal", "goal_name", "suited_
 _FOR_A_CLASS, _FOR_RECORDS = "unlikelihood", "npo"
 """Unlikelihood pulls most at what a model is sure of, as it is of a class; NPO at what it is uncertain about already,
 which is what a model that has not seen a record gets wrong."""
-
-
-class Goal(Protocol):
-    """What a run is steered by."""
-
-    counts: ClassVar[bool]
-    """Whether a degree is a share of samples, which comes in steps of one."""
-
-    @property
-    def task(self) -> GradualTask:
-        """Runs the model on a batch."""
-        ...
-
-    @property
-    def objective(self) -> Objective:
-        """The forgetting loss, as the task means it."""
-        ...
-
-    @property
-    def full(self) -> float:
-        """The degree that γ = 1 asks for."""
-        ...
-
-    def forgetting(self, model: nn.Module, batch: Any) -> Forgetting:
-        """L_f and the degree of each sample, from one forward pass."""
-        ...
-
-    def degree(self, model: nn.Module, batch: Any) -> Tensor:
-        """The degree of each sample, without the loss where that saves something."""
-        ...
-
-    def share(self, start: float) -> float:
-        """Fraction of the usual bounds on the losses for a run that begins at a degree of ``start``, in (0, 1]."""
-        ...
-
-    def is_reached(self, start: float) -> bool:
-        """Whether there is nothing to forget, at a degree of ``start`` before the run."""
-        ...
 
 
 def goal_name(kind: str, task: Task, asked: str | None = None) -> str:
@@ -150,10 +112,12 @@ class Misclassified:
     task: GradualTask
     objective: Objective
     counts: ClassVar[bool] = True
+    """Whether a degree is a share of samples, which comes in steps of one."""
     full: ClassVar[float] = 1.0
+    """The degree that γ = 1 asks for."""
 
     def forgetting(self, model: nn.Module, batch: Any) -> Forgetting:
-        """L_f and whether each sample is forgotten."""
+        """L_f and whether each sample is forgotten, from one forward pass."""
         return self.task.forgetting(model, batch, self.objective)
 
     def degree(self, model: nn.Module, batch: Any) -> Tensor:
@@ -161,11 +125,11 @@ class Misclassified:
         return self.task.degree(model, batch, self.objective)
 
     def share(self, start: float) -> float:
-        """All of it."""
+        """Fraction of the usual bounds on the losses for a run that begins at a degree of ``start``: all of it."""
         return 1.0
 
     def is_reached(self, start: float) -> bool:
-        """Never: a run holds what is forgotten already, and repairs."""
+        """Whether there is nothing to forget: never, a run holds what is forgotten already and repairs."""
         return False
 
 
@@ -252,3 +216,7 @@ class Unseen:
     def is_reached(self, start: float) -> bool:
         """Records that look like held-out data need not be changed."""
         return self.full - start <= self.settings.min_record_gap
+
+
+Goal = Misclassified | Unseen
+"""What a run is steered by."""

@@ -15,7 +15,7 @@ from .normalisation import (
     recalibrate_over as recalibrate_over,
     statistics_kept as statistics_kept,
 )
-from .optimizers import Recipe as Recipe
+from .optimizers import DescentRecipe as DescentRecipe
 from .outcome import (
     Diverged as Diverged,
     Moved as Moved,

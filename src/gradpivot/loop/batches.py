@@ -12,7 +12,7 @@ from gradpivot.data import batch_count, cut, default_batch_size, paired_order, s
 
 if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
-    from gradpivot.loop.optimizers import Recipe
+    from gradpivot.loop.optimizers import DescentRecipe
 
 __all__ = [
     "Batch",
@@ -94,7 +94,7 @@ class Plan:
         return (step + 1) % self.per_epoch == 0
 
 
-def paired_plan(split: ForgetSplit, recipe: Recipe, seed: int) -> Plan:
+def paired_plan(split: ForgetSplit, recipe: DescentRecipe, seed: int) -> Plan:
     """Every forget sample once an epoch, each batch beside a fresh slice of the retain set."""
     forget, retain = split.forget_indices, split.retain_indices
     size = forget_batch_size(split, recipe)
@@ -109,7 +109,7 @@ def paired_plan(split: ForgetSplit, recipe: Recipe, seed: int) -> Plan:
     )
 
 
-def forget_plan(split: ForgetSplit, recipe: Recipe, seed: int) -> Plan:
+def forget_plan(split: ForgetSplit, recipe: DescentRecipe, seed: int) -> Plan:
     """Every forget sample once an epoch, in the batches of :func:`paired_plan`."""
     forget, size = split.forget_indices, forget_batch_size(split, recipe)
     per_epoch = batch_count(len(forget), size)
@@ -122,7 +122,7 @@ def forget_plan(split: ForgetSplit, recipe: Recipe, seed: int) -> Plan:
     )
 
 
-def sequential_plan(split: ForgetSplit, recipe: Recipe, seed: int) -> Plan:
+def sequential_plan(split: ForgetSplit, recipe: DescentRecipe, seed: int) -> Plan:
     """Every forget sample once an epoch, then every retain sample once: a step for each batch."""
     forget, retain = split.forget_indices, split.retain_indices
     size = forget_batch_size(split, recipe)
@@ -143,7 +143,7 @@ def sequential_plan(split: ForgetSplit, recipe: Recipe, seed: int) -> Plan:
     )
 
 
-def plain_plan(indices: np.ndarray, recipe: Recipe, seed: int) -> Plan:
+def plain_plan(indices: np.ndarray, recipe: DescentRecipe, seed: int) -> Plan:
     """Plain shuffled batches of some samples, for training."""
     size = plain_batch_size(recipe)
     per_epoch = batch_count(len(indices), size)
@@ -172,22 +172,22 @@ def bad_data(indices: Sequence[np.ndarray], batches: Sequence[Any]) -> str:
     return ""
 
 
-def forget_batch_size(split: ForgetSplit, recipe: Recipe) -> int:
+def forget_batch_size(split: ForgetSplit, recipe: DescentRecipe) -> int:
     """Forget samples a batch."""
     return recipe.batch_size or default_batch_size(len(split.forget_indices))
 
 
-def retain_batch_size(split: ForgetSplit, recipe: Recipe) -> int:
+def retain_batch_size(split: ForgetSplit, recipe: DescentRecipe) -> int:
     """Retain samples a batch beside forget samples."""
     beside = recipe.retain_batch_size or min(forget_batch_size(split, recipe), len(split.forget_indices))
     return min(beside, len(split.retain_indices))
 
 
-def plain_batch_size(recipe: Recipe) -> int:
+def plain_batch_size(recipe: DescentRecipe) -> int:
     """Samples a batch of plain training."""
     return recipe.batch_size or 64
 
 
-def _steps(recipe: Recipe, per_epoch: int) -> int:
+def _steps(recipe: DescentRecipe, per_epoch: int) -> int:
     """How many steps a run has."""
     return getattr(recipe, "iterations", None) or per_epoch * recipe.epochs

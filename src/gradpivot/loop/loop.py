@@ -40,7 +40,7 @@ from gradpivot.loop.normalisation import (
     running_statistics,
     statistics_kept,
 )
-from gradpivot.loop.optimizers import Recipe
+from gradpivot.loop.optimizers import DescentRecipe
 from gradpivot.loop.outcome import Diverged, ModelFactory, Outcome, RunnableMethod, Stateful
 from gradpivot.loop.precision import Passes
 from gradpivot.loop.saliency import saliency_mask
@@ -137,7 +137,9 @@ class Loop(Stepping):
         reseed(derive(self.seed, "initialisation"))
         reinitialise(model, self.factory)
 
-    def paired_batches(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> Iterator[PairedBatch]:
+    def paired_batches(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: DescentRecipe
+    ) -> Iterator[PairedBatch]:
         """Every forget sample once an epoch, each batch beside a fresh slice of the retain set."""
         plan, loader = paired_plan(split, recipe, self.seed), self._loader(split.train, model)
         self._mask_if_asked(model, task, split, recipe, loader)
@@ -145,7 +147,9 @@ class Loop(Stepping):
             yield PairedBatch(forget, retain, plan.progress(self._step), indices[0])
         self.recalibrate(model, task, split, recipe)
 
-    def forget_batches(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> Iterator[Batch]:
+    def forget_batches(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: DescentRecipe
+    ) -> Iterator[Batch]:
         """Every forget sample once an epoch, as in :meth:`paired_batches`, for a method that looks at nothing else."""
         plan, loader = forget_plan(split, recipe, self.seed), self._loader(split.train, model)
         self._mask_if_asked(model, task, split, recipe, loader)
@@ -153,7 +157,9 @@ class Loop(Stepping):
             yield Batch(data, plan.progress(self._step), forgets=True, indices=indices)
         self.recalibrate(model, task, split, recipe)
 
-    def sequential_batches(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> Iterator[Batch]:
+    def sequential_batches(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: DescentRecipe
+    ) -> Iterator[Batch]:
         """Every forget sample once an epoch, then every retain sample once: a step for each batch."""
         plan, loader = sequential_plan(split, recipe, self.seed), self._loader(split.train, model)
         self._mask_if_asked(model, task, split, recipe, loader)
@@ -162,7 +168,7 @@ class Loop(Stepping):
         self.recalibrate(model, task, split, recipe)
 
     def batches(
-        self, model: nn.Module, task: Task, dataset: Any, indices: np.ndarray, recipe: Recipe
+        self, model: nn.Module, task: Task, dataset: Any, indices: np.ndarray, recipe: DescentRecipe
     ) -> Iterator[Batch]:
         """Plain shuffled batches of some samples of ``dataset``, for training."""
         plan, loader = plain_plan(indices, recipe, self.seed), self._loader(dataset, model)
@@ -171,7 +177,7 @@ class Loop(Stepping):
         self._running.take_average()
         self._recalibrate_if_asked(model, task, dataset, indices, recipe, plain_batch_size(recipe))
 
-    def recalibrate(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> None:
+    def recalibrate(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: DescentRecipe) -> None:
         """Take BatchNorm's statistics from retain data if the policy is ``recalibrate``.
 
         After the last step; and once more for a method that changes weights after that.
@@ -179,7 +185,7 @@ class Loop(Stepping):
         size = forget_batch_size(split, recipe)
         self._recalibrate_if_asked(model, task, split.train, split.retain_indices, recipe, size)
 
-    def retain_level(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe) -> float:
+    def retain_level(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: DescentRecipe) -> float:
         """The mean L_r of the model as it is, as the retain batches of a paired run show it: augmented, in its mode.
 
         Over a quarter as many samples as the run will see, but 128 at least and 1000 at most. No step is counted, and
@@ -197,7 +203,7 @@ class Loop(Stepping):
         self,
         model: nn.Module,
         split: ForgetSplit,
-        recipe: Recipe,
+        recipe: DescentRecipe,
         seen: Callable[[Any], float],
         plain: Callable[[Any], float],
     ) -> float:
@@ -224,7 +230,7 @@ class Loop(Stepping):
 
         return self.replicas.from_first(shift)
 
-    def _surveyed(self, split: ForgetSplit, recipe: Recipe, indices: np.ndarray, size: int) -> np.ndarray:
+    def _surveyed(self, split: ForgetSplit, recipe: DescentRecipe, indices: np.ndarray, size: int) -> np.ndarray:
         """The samples that stand for all of a run."""
         in_run = size * paired_plan(split, recipe, self.seed).total
         looked_at = min(max(in_run // 4, _LEAST_SURVEYED), _MOST_SURVEYED)
@@ -235,7 +241,7 @@ class Loop(Stepping):
         self,
         model: nn.Module,
         split: ForgetSplit,
-        recipe: Recipe,
+        recipe: DescentRecipe,
         chosen: np.ndarray,
         size: int,
         measure: Callable[[Any], float],
@@ -250,7 +256,7 @@ class Loop(Stepping):
         return math.fsum(found) / len(chosen)
 
     def _steps(
-        self, model: nn.Module, recipe: Recipe, plan: Plan, loader: Loader
+        self, model: nn.Module, recipe: DescentRecipe, plan: Plan, loader: Loader
     ) -> Iterator[tuple[tuple[np.ndarray, ...], tuple[Any, ...]]]:
         """(Indices, data) of each step by side, of several processes this one's part of them."""
         self._begin(model, recipe, plan)
@@ -264,7 +270,7 @@ class Loop(Stepping):
                 yield indices, batch
                 self._advance(plan.total, model)
 
-    def _begin(self, model: nn.Module, recipe: Recipe, plan: Plan) -> None:
+    def _begin(self, model: nn.Module, recipe: DescentRecipe, plan: Plan) -> None:
         apply_policy(model, recipe.batchnorm)
         self._refuse_single_samples(model, plan.smallest)
         self._statistics = running_statistics(model)
@@ -297,7 +303,9 @@ class Loop(Stepping):
             "attached": None if self._attached is None else self._attached.state_dict(),
         }
 
-    def _mask_if_asked(self, model: nn.Module, task: Task, split: ForgetSplit, recipe: Recipe, loader: Loader) -> None:
+    def _mask_if_asked(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: DescentRecipe, loader: Loader
+    ) -> None:
         """Keep to the salient weights if the recipe has a ``saliency``.
 
         Before a checkpoint is loaded: a resumed run computes the same mask, from the original weights.
@@ -314,7 +322,7 @@ class Loop(Stepping):
             raise Diverged(self._step, str(error)) from None
 
     def _recalibrate_if_asked(
-        self, model: nn.Module, task: Task, dataset: Any, indices: np.ndarray, recipe: Recipe, size: int
+        self, model: nn.Module, task: Task, dataset: Any, indices: np.ndarray, recipe: DescentRecipe, size: int
     ) -> None:
         if recipe.batchnorm == "recalibrate":
             recalibrate_over(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry import change_along
-from gradpivot.loop.optimizers import Recipe, make_optimizer, rate_factor
+from gradpivot.loop.optimizers import DescentRecipe, make_optimizer, rate_factor
 from gradpivot.runtime import Gradient
 
 __all__ = ["Descending", "Move", "trainable"]
@@ -19,7 +19,7 @@ __all__ = ["Descending", "Move", "trainable"]
 class Descending:
     """One optimiser on one model, with the weights as they were before its last step."""
 
-    def __init__(self, model: nn.Module, recipe: Recipe, total: int) -> None:
+    def __init__(self, model: nn.Module, recipe: DescentRecipe, total: int) -> None:
         self.parameters = trainable(model)
         self.max_norm = recipe.max_norm
         self._model = model

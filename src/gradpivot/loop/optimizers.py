@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradpivot.errors import GradPivotError
 
-__all__ = ["OPTIMIZERS", "SCHEDULES", "Recipe", "make_optimizer", "rate_factor"]
+__all__ = ["OPTIMIZERS", "SCHEDULES", "DescentRecipe", "make_optimizer", "rate_factor"]
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine", "one_cycle")
@@ -21,7 +21,7 @@ WARM_UP = 0.2
 _FIRST_RATE = 0.04
 
 
-class Recipe(Protocol):
+class DescentRecipe(Protocol):
     """The fields of a method that describe its descent; :class:`gradpivot.methods.method.Descent` has them."""
 
     @property
@@ -80,7 +80,7 @@ class Recipe(Protocol):
         ...
 
 
-def make_optimizer(parameters: Sequence[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
+def make_optimizer(parameters: Sequence[Tensor], recipe: DescentRecipe) -> torch.optim.Optimizer:
     """The optimiser a recipe names: ``sgd`` (with momentum), ``adam`` or ``adamw``.
 
     Fused where that can be: one pass over the weights, and no temporary copy of the gradient. The numbers are those of
