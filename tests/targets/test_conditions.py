@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.metrics.registry import steering_metrics
@@ -58,6 +58,7 @@ def test_a_window_may_be_asked_for():
     assert len(Targets.read("UA>=95", "UA<=95").keep) == 1
 
 
+@example([("<", 1), ("<=", 0)])
 @given(st.lists(st.tuples(COMPARISON, PERCENT), min_size=1, max_size=4))
 def test_conditions_exclude_each_other_if_no_value_meets_them(asked):
     text = ", ".join(f"UA{comparison}{bound}" for comparison, bound in asked)

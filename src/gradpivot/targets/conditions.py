@@ -151,6 +151,8 @@ def _meetable(conditions: Iterable[Condition]) -> bool:
                 condition.comparison == ">" or (open_low and condition.bound == low),
             )
         if condition.comparison.startswith("<") and condition.bound <= high:
-            high = condition.bound
-            open_high = condition.comparison == "<" or (open_high and condition.bound == high)
+            high, open_high = (
+                condition.bound,
+                condition.comparison == "<" or (open_high and condition.bound == high),
+            )
     return low < high or (low == high and not open_low and not open_high)
