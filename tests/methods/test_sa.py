@@ -121,7 +121,7 @@ def test_the_label_learns_noise():
 
 
 def test_what_it_is_not_for_is_told():
-    with pytest.raises(GradPivotError, match="SA is defined for diffusion models"):
+    with pytest.raises(GradPivotError, match="SA is defined for diffusion"):
         Loop().run(METHOD, trained(), Classification(), ForgetSplit.by_class(blobs(), blobs(seed=1), 0))
     with pytest.raises(GradPivotError, match="the split is 'index'"):
         Loop().run(METHOD, tiny(), TASK, ForgetSplit.by_index(data(), data(1), [0]))

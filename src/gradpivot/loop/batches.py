@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +41,7 @@ class Batch:
     ends_epoch: bool = False
     """Whether every sample has been seen once more after this; told by :meth:`Loop.batches` alone."""
     indices: np.ndarray | None = None
-    """Which training samples these are, in their order; told by :meth:`Loop.forget_batches` alone."""
+    """Which training samples these are, in their order; not given by :meth:`Loop.batches`."""
 
 
 @dataclass(frozen=True)
@@ -111,15 +111,9 @@ def paired_plan(split: ForgetSplit, recipe: DescentRecipe, seed: int) -> Plan:
 
 def forget_plan(split: ForgetSplit, recipe: DescentRecipe, seed: int) -> Plan:
     """Every forget sample once an epoch, in the batches of :func:`paired_plan`."""
-    forget, size = split.forget_indices, forget_batch_size(split, recipe)
-    per_epoch = batch_count(len(forget), size)
-    return Plan(
-        per_epoch=per_epoch,
-        total=_steps(recipe, per_epoch),
-        smallest=smallest_batch(len(forget), size),
-        order=lambda epoch: (cut(shuffled(forget, seed, "forget", epoch), size),),
-        forgetting=per_epoch,
-    )
+    size = forget_batch_size(split, recipe)
+    plan = _one_sided_plan(split.forget_indices, size, "forget", recipe, seed)
+    return replace(plan, forgetting=plan.per_epoch)
 
 
 def sequential_plan(split: ForgetSplit, recipe: DescentRecipe, seed: int) -> Plan:
@@ -145,13 +139,17 @@ def sequential_plan(split: ForgetSplit, recipe: DescentRecipe, seed: int) -> Pla
 
 def plain_plan(indices: np.ndarray, recipe: DescentRecipe, seed: int) -> Plan:
     """Plain shuffled batches of some samples, for training."""
-    size = plain_batch_size(recipe)
+    return _one_sided_plan(indices, plain_batch_size(recipe), "train", recipe, seed)
+
+
+def _one_sided_plan(indices: np.ndarray, size: int, purpose: str, recipe: DescentRecipe, seed: int) -> Plan:
+    """Every one of some samples once an epoch."""
     per_epoch = batch_count(len(indices), size)
     return Plan(
         per_epoch=per_epoch,
         total=_steps(recipe, per_epoch),
         smallest=smallest_batch(len(indices), size),
-        order=lambda epoch: (cut(shuffled(indices, seed, "train", epoch), size),),
+        order=lambda epoch: (cut(shuffled(indices, seed, purpose, epoch), size),),
     )
 
 

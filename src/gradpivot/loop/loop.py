@@ -151,20 +151,22 @@ class Loop(Stepping):
         self, model: nn.Module, task: Task, split: ForgetSplit, recipe: DescentRecipe
     ) -> Iterator[Batch]:
         """Every forget sample once an epoch, as in :meth:`paired_batches`, for a method that looks at nothing else."""
-        plan, loader = forget_plan(split, recipe, self.seed), self._loader(split.train, model)
-        self._mask_if_asked(model, task, split, recipe, loader)
-        for (indices,), (data,) in self._steps(model, recipe, plan, loader):
-            yield Batch(data, plan.progress(self._step), forgets=True, indices=indices)
-        self.recalibrate(model, task, split, recipe)
+        yield from self._one_sided(model, task, split, recipe, forget_plan(split, recipe, self.seed))
 
     def sequential_batches(
         self, model: nn.Module, task: Task, split: ForgetSplit, recipe: DescentRecipe
     ) -> Iterator[Batch]:
         """Every forget sample once an epoch, then every retain sample once: a step for each batch."""
-        plan, loader = sequential_plan(split, recipe, self.seed), self._loader(split.train, model)
+        yield from self._one_sided(model, task, split, recipe, sequential_plan(split, recipe, self.seed))
+
+    def _one_sided(
+        self, model: nn.Module, task: Task, split: ForgetSplit, recipe: DescentRecipe, plan: Plan
+    ) -> Iterator[Batch]:
+        loader = self._loader(split.train, model)
         self._mask_if_asked(model, task, split, recipe, loader)
-        for _, (data,) in self._steps(model, recipe, plan, loader):
-            yield Batch(data, plan.progress(self._step), forgets=plan.forgets(self._step))
+        for (indices,), (data,) in self._steps(model, recipe, plan, loader):
+            forgets = plan.forgets(self._step)
+            yield Batch(data, plan.progress(self._step), forgets=forgets, indices=indices)
         self.recalibrate(model, task, split, recipe)
 
     def batches(

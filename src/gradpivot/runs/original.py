@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,16 +45,11 @@ def train_original(
     if problem.original is not None:
         return problem.original().to(device).eval()
     model = problem.model().to(device)
-    loop = Loop(
-        seed=seed,
-        factory=problem.model,
-        progress=progress,
-        precision=precision,
-        compile=compile,
-        checkpoint=checkpoint,
-        # Alone, also among several processes: with BatchNorm in train mode they would train another model together.
-        replicas=Replicas(),
+    # Alone, also among several processes: with BatchNorm in train mode they would train another model together.
+    running = replace(
+        problem.running, seed=seed, progress=progress, precision=precision, compile=compile, replicas=Replicas()
     )
+    loop = running.loop(checkpoint)
     if replicas is None or replicas.size == 1:
         return _trained(model, problem, split, loop, key)
     model.load_state_dict(replicas.from_first(lambda: _on_cpu(_trained(model, problem, split, loop, key).state_dict())))

@@ -33,20 +33,6 @@ class Classification(DoubtingTask):
         """The label of one sample."""
         return self.adapter(sample)[1]
 
-    @classmethod
-    def required(cls, task: Any, by: str) -> Classification:
-        """The task, if it is one of classification.
-
-        Raises:
-            GradPivotError: for a method (``by``) that is defined for classification only.
-        """
-        if not isinstance(task, cls):
-            raise GradPivotError(
-                f"{by} is defined for classification, and the task is a {type(task).__name__}; use another method, "
-                f"or a task that inherits from Classification"
-            )
-        return task
-
     def outputs(self, model: Callable[..., Any], inputs: Any) -> Tensor:
         """The model's logits for inputs as the adapter gives them, in float32 at least."""
         logits = _logits_in(_call(model, inputs))

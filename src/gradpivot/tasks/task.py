@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from gradpivot.errors import GradPivotError
 
@@ -50,6 +50,20 @@ class Task(ABC):
     """Whether it measures how sure a model is of each sample; see :class:`DoubtingTask`."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Packages beside torch, NumPy and scikit-learn whose version decides its numbers."""
+
+    @classmethod
+    def required(cls, task: Task, by: str) -> Self:
+        """The task, if it is of this kind.
+
+        Raises:
+            GradPivotError: for a method (``by``) that is defined for this kind only.
+        """
+        if isinstance(task, cls):
+            return task
+        raise GradPivotError(
+            f"{by} is defined for {cls.__name__.lower()}, and the task is a {type(task).__name__}; use another method, "
+            f"or a task that inherits from {cls.__name__}"
+        )
 
     @property
     def loss_unit(self) -> float:

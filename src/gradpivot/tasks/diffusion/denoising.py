@@ -85,20 +85,6 @@ class Diffusion(GradualTask):
                 f"more, and 0 < beta_start ≤ beta_end < 1"
             )
 
-    @classmethod
-    def required(cls, task: Any, by: str) -> Diffusion:
-        """The task, if it is one of diffusion.
-
-        Raises:
-            GradPivotError: for a method (``by``) that is defined for diffusion only.
-        """
-        if not isinstance(task, cls):
-            raise GradPivotError(
-                f"{by} is defined for diffusion models, and the task is a {type(task).__name__}; use another method, "
-                f"or a problem such as mnist-ddpm"
-            )
-        return task
-
     @property
     def no_class(self) -> int:
         """The label that says nothing, ∅."""
