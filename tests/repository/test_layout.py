@@ -1,8 +1,10 @@
-"""The floor plan: tests mirror src, rooms have doors, the root stays small."""
+"""The floor plan: tests mirror src, rooms have doors, the root stays small, a name means one thing."""
 
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,27 @@ def test_everything_that_a_door_offers_is_there(room):
     module = __import__(f"gradpivot.{room}", fromlist=["*"])
     for name in getattr(module, "__all__", ()):
         assert getattr(module, name) is not None
+
+
+def top_level() -> Iterator[tuple[str, ast.stmt]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            yield str(path.relative_to(PACKAGE)), node
+
+
+def test_no_two_classes_have_one_name():
+    found = defaultdict(list)
+    for file, node in top_level():
+        if isinstance(node, ast.ClassDef):
+            found[node.name].append(file)
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
+
+
+def test_no_constant_has_two_values():
+    found = defaultdict(lambda: defaultdict(list))
+    for file, node in top_level():
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            if name.isupper():
+                found[name][ast.dump(node.value)].append(file)
+    assert {name: [*values.values()] for name, values in found.items() if len(values) > 1} == {}

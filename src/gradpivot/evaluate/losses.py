@@ -129,7 +129,7 @@ class LossScorer(Scorer):
 
     def _parts(self, split: ForgetSplit) -> tuple[Any, Any]:
         from gradpivot.evaluate.classifiers.evaluation import scored_part
-        from gradpivot.evaluate.on_test import LOOKED_AT
+        from gradpivot.evaluate.on_test import TEST_SAMPLES
 
-        many = LOOKED_AT if self.retain_scored is None else self.retain_scored
+        many = TEST_SAMPLES if self.retain_scored is None else self.retain_scored
         return scored_part(split.forget_indices, many), scored_part(split.retain_indices, many)

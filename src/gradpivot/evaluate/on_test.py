@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
     from gradpivot.tasks import Task
 
-__all__ = ["LOOKED_AT", "OnTest", "accuracy_on_test", "loss_on_test", "mean_loss", "score_on_test"]
+__all__ = ["TEST_SAMPLES", "OnTest", "accuracy_on_test", "loss_on_test", "mean_loss", "score_on_test"]
 
-LOOKED_AT = 1024
+TEST_SAMPLES = 1024
 """Samples on which a generator's loss is taken: enough to see that it learns, and soon done."""
 
 
@@ -51,7 +51,7 @@ def accuracy_on_test(model: nn.Module, split: ForgetSplit, task: Task, workers: 
 
 def loss_on_test(model: nn.Module, split: ForgetSplit, task: Task, workers: int = 0) -> float:
     """The mean loss on a fixed part of the test set; see :func:`mean_loss`."""
-    part = scored_part(np.arange(len(split.test)), LOOKED_AT)
+    part = scored_part(np.arange(len(split.test)), TEST_SAMPLES)
     return mean_loss(model, split.test, part, task, workers)
 
 

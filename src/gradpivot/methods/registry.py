@@ -18,7 +18,7 @@ from gradpivot.runtime import import_path
 
 __all__ = ["list_methods", "make_method", "method_class"]
 
-ENTRY_POINTS = "gradpivot.methods"
+METHOD_ENTRY_POINTS = "gradpivot.methods"
 
 
 def list_methods(pattern: str = "*") -> list[str]:
@@ -72,5 +72,5 @@ def _registered() -> Mapping[str, type[Method]]:
 def _import_all() -> None:
     for module in pkgutil.iter_modules(gradpivot.methods.__path__):
         importlib.import_module(f"gradpivot.methods.{module.name}")
-    for entry in entry_points(group=ENTRY_POINTS):
+    for entry in entry_points(group=METHOD_ENTRY_POINTS):
         entry.load()

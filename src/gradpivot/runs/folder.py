@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["read_config", "read_metrics", "refuse_used", "write_run", "write_training"]
 
-_SCHEMA = "gradpivot.run/1"
-_TRAINING_SCHEMA = "gradpivot.training/1"
+RUN_SCHEMA = "gradpivot.run/1"
+TRAINING_SCHEMA = "gradpivot.training/1"
 
 
 def refuse_used(folder: Path, overwrite: bool) -> None:
@@ -65,7 +65,7 @@ def write_run(
     if result.pictures is not None:
         result.pictures.save(folder / "samples.png")
     metrics = {
-        "schema": _SCHEMA,
+        "schema": RUN_SCHEMA,
         "label": result.method.label,
         "scores": result.scores.to_dict(),
         "original": original.to_dict(),
@@ -95,7 +95,7 @@ def write_training(folder: Path, config: Mapping[str, Any], trained: Trained) ->
         },
     )
     metrics = {
-        "schema": _TRAINING_SCHEMA,
+        "schema": TRAINING_SCHEMA,
         "label": trained.recipe.label,
         "test_accuracy": trained.test_accuracy,
         "test_loss": trained.test_loss,
@@ -134,7 +134,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     """
     try:
         metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-        if metrics["schema"] == _TRAINING_SCHEMA:
+        if metrics["schema"] == TRAINING_SCHEMA:
             raise GradPivotError(
                 f"{folder} is a training's; repeat it with gradpivot train --config {folder}/config.yaml --out another"
             )

@@ -37,7 +37,7 @@ __all__ = ["FORWARD", "Looker", "Looks", "check_measurable", "steering_split"]
 
 FORWARD = 1 / 3
 """What a forward pass of a sample costs, in gradients of a sample: a backward pass takes two forward passes' work."""
-LOOKED_AT = 2000
+MAX_RETAIN_SAMPLES = 2000
 RETAIN_SHARE = 0.15
 """RA is looked at on all retain samples, but on no more than 2,000 if that costs over this share of a plain run."""
 FRAGILE = 16
@@ -115,7 +115,7 @@ class Looker:
     ) -> None:
         self._split, self._task, self._plain = split, task, plain
         self._options: dict[str, Any] = {"workers": workers, "replicas": replicas}
-        affordable = max(LOOKED_AT, int(RETAIN_SHARE * plain / FORWARD))
+        affordable = max(MAX_RETAIN_SAMPLES, int(RETAIN_SHARE * plain / FORWARD))
         self._retain = scored_part(split.retain_indices, retain_scored)
         self._retain = scored_part(self._retain, affordable)
         self._last_retain: SetPredictions | None = None

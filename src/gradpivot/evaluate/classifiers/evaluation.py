@@ -25,7 +25,7 @@ __all__ = ["Known", "evaluate", "predictions", "same_kind", "scored_part"]
 # Numbers a batch holds on a CPU: what its layers pass on then stays in the cache. 64 images of 3×32×32; measured on
 # ResNet-18 and ResNet-20 against 16 to 2,048 images (docs/speed.md).
 _NUMBERS = 64 * 3 * 32 * 32
-_BATCH = 512
+_MAX_BATCH = 512
 
 
 class SetPredictions(NamedTuple):
@@ -210,6 +210,6 @@ class _Passes:
 def _batch_size(dataset: Any, device: torch.device) -> int:
     """Samples a pass; a function of the data alone, because the last digits depend on it."""
     if device.type != "cpu":
-        return _BATCH
+        return _MAX_BATCH
     numbers = dataset.tensors[0][0].numel() if type(dataset) is TensorDataset else _NUMBERS // 64
-    return max(8, min(_BATCH, _NUMBERS // max(numbers, 1)))
+    return max(8, min(_MAX_BATCH, _NUMBERS // max(numbers, 1)))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GeneratorScorer", "SampleScorer"]
 
-_BATCH = 256
+_IMAGES_A_BATCH = 256
 
 
 class GeneratorScorer(Scorer):
@@ -141,7 +141,7 @@ class GeneratorScorer(Scorer):
         """Real images of the classes that are kept."""
         indices = scored_part(split.retain_indices, self._judging.reference_images)
         loader = Loader(split.train, torch.device(device), seed=0)
-        for batch in loader.batches(cut(indices, _BATCH), epoch=-1):
+        for batch in loader.batches(cut(indices, _IMAGES_A_BATCH), epoch=-1):
             yield self._task.adapter(batch)[0]
 
     def _features(self, name: str, classifier: nn.Module, device: str) -> Features:

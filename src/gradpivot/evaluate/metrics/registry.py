@@ -17,7 +17,7 @@ __all__ = [
     "unregister_metric",
 ]  # fmt: skip
 
-ENTRY_POINTS = "gradpivot.metrics"
+METRIC_ENTRY_POINTS = "gradpivot.metrics"
 
 _found: dict[str, Metric] = {}
 _loaded = False
@@ -91,7 +91,7 @@ def _load() -> None:
     _loaded = True
     for module in pkgutil.iter_modules(gradpivot.evaluate.metrics.__path__):
         _add_all(importlib.import_module(f"gradpivot.evaluate.metrics.{module.name}"))
-    for entry in entry_points(group=ENTRY_POINTS):
+    for entry in entry_points(group=METRIC_ENTRY_POINTS):
         _add_all(entry.load())
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["list_problems", "problem_paths"]
 
-ENTRY_POINTS = "gradpivot.problems"
+PROBLEM_ENTRY_POINTS = "gradpivot.problems"
 
 
 def list_problems() -> list[str]:
@@ -25,7 +25,7 @@ def list_problems() -> list[str]:
 @cache
 def problem_paths() -> dict[str, str]:
     """The import path of each problem by its name; ours win. Nothing is imported: problems need torch."""
-    installed = {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
+    installed = {entry.name: entry.value for entry in entry_points(group=PROBLEM_ENTRY_POINTS)}
     return installed | dict(_built_in())
 
 

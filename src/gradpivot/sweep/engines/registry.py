@@ -17,7 +17,7 @@ from gradpivot.sweep.engines.job import Engine, Resources
 
 __all__ = ["list_engines", "start_engine"]
 
-ENTRY_POINTS = "gradpivot.engines"
+ENGINE_ENTRY_POINTS = "gradpivot.engines"
 
 
 def list_engines() -> list[str]:
@@ -44,7 +44,7 @@ def start_engine(name: str, resources: Resources) -> Engine:
 
 def _paths() -> dict[str, str]:
     """The import path of each engine by its name; ours win."""
-    found = {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
+    found = {entry.name: entry.value for entry in entry_points(group=ENGINE_ENTRY_POINTS)}
     for file in pkgutil.iter_modules(gradpivot.sweep.engines.__path__):
         module = f"gradpivot.sweep.engines.{file.name}"
         if "start" in vars(importlib.import_module(module)):
