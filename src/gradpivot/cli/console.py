@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from gradpivot.evaluate import Scored
-    from gradpivot.experiments import Forgetting, Recipe
+    from gradpivot.experiments import ForgetSpec, Recipe
     from gradpivot.runs import Epoch, Result, Trained
     from gradpivot.sweep import Failure, State
     from gradpivot.targets import Targeted
@@ -226,7 +226,7 @@ def recipe_table(recipe: Recipe) -> Table:
     return table
 
 
-def _forgotten(forgetting: Forgetting) -> str:
+def _forgotten(forgetting: ForgetSpec) -> str:
     if forgetting.fraction is not None:
         return f"a random {100 * forgetting.fraction:g} %"
     return f"classes {', '.join(map(str, forgetting.classes))} one at a time"

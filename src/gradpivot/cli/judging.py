@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEPT", "judge", "scorer_in"]
 
-_SCHEMA = "gradpivot.judged/1"
+JUDGED_SCHEMA = "gradpivot.judged/1"
 KEPT = "classifier.safetensors"
 """Where a classifier that was trained here is kept."""
 
@@ -44,7 +44,7 @@ def judge(chosen: JudgeOptions) -> int:
     split = split_of(problem, classes=chosen.classes)
     judged = _examined(chosen, problem, judging, split, device)
     facts = {
-        "schema": _SCHEMA,
+        "schema": JUDGED_SCHEMA,
         "problem": problem.name,
         "judging": judging.to_dict(),
         "split": split.facts(),
@@ -140,7 +140,7 @@ def _keep(folder: Path, name: str, key: str, found: Examined) -> GenerationScore
 
     assert found.pictures is not None
     found.pictures.save(folder / f"{name}.png")
-    kept = {"schema": _SCHEMA, "key": key, "scores": found.scores.to_dict()}
+    kept = {"schema": JUDGED_SCHEMA, "key": key, "scores": found.scores.to_dict()}
     write_text(folder / f"{name}.scores.json", json.dumps(kept, ensure_ascii=False) + "\n")
     return GenerationScores.from_dict(found.scores.to_dict())
 

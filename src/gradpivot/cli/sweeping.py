@@ -14,7 +14,7 @@ from gradpivot.cli.console import standing, watched_sweep
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.options.sweeps import CompareOptions, SweepOptions
 from gradpivot.errors import GradPivotError
-from gradpivot.experiments import Forgetting, Recipe, load_recipe, numbers_in
+from gradpivot.experiments import ForgetSpec, Recipe, load_recipe, numbers_in
 from gradpivot.results import Record
 from gradpivot.sweep import Failure, Resources, State, Store, Sweep, start_engine
 
@@ -136,11 +136,11 @@ def _known_names(what: str, wanted: set[str], there: set[str]) -> None:
 def asked_for(chosen: SweepOptions) -> Recipe:
     """The recipe, or the part of it that the options name."""
     recipe = load_recipe(chosen.recipe)
-    forget: list[Forgetting] = []
+    forget: list[ForgetSpec] = []
     if chosen.classes is not None:
-        forget.append(Forgetting(classes=numbers_in(chosen.classes)))
+        forget.append(ForgetSpec(classes=numbers_in(chosen.classes)))
     if chosen.fraction is not None:
-        forget.append(Forgetting(fraction=chosen.fraction))
+        forget.append(ForgetSpec(fraction=chosen.fraction))
     return recipe.only(
         methods=_names(chosen.methods),
         without=_names(chosen.without) or (),

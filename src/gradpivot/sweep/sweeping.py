@@ -16,7 +16,7 @@ from gradpivot.experiments import Recipe
 from gradpivot.results import Record
 from gradpivot.sweep.cell import Cell, Setting, cells_of
 from gradpivot.sweep.clock import Clock
-from gradpivot.sweep.engines.job import Engine, Job, Outcome
+from gradpivot.sweep.engines.job import Engine, Job, JobOutcome
 from gradpivot.sweep.store.leases import LEASE_SECONDS
 from gradpivot.sweep.store.store import Store
 
@@ -178,7 +178,7 @@ class Sweep:
             store=(self._store.folder.absolute(), self._store.id),
         )
 
-    def _take(self, outcome: Outcome) -> None:
+    def _take(self, outcome: JobOutcome) -> None:
         """Keep what came back, try again what was lost, note what failed."""
         job = self._in_flight.pop(outcome.job.key)
         self._clock.busy_seconds += outcome.seconds

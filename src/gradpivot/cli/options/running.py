@@ -20,7 +20,7 @@ __all__ = [
     "JudgeOptions",
     "ProblemOptions",
     "ProblemRun",
-    "Run",
+    "RunOptions",
     "TraceOptions",
     "TrainOptions",
     "UnlearnOptions",
@@ -31,7 +31,7 @@ _PROBLEMS = f"{', '.join(list_problems())}, or yours as my_module:my_problem."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunOptions:
     """What every command that runs something has."""
 
     seed: int = 0
@@ -43,7 +43,7 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoOptions(Run):
+class DemoOptions(RunOptions):
     """Forget the digit 3 with CUP, WS and GA, and compare them with a retrained model.
 
     Writes results.json, results.csv, figures and report.html. Offline, about a minute. Interrupted, it continues when
@@ -61,7 +61,7 @@ class DemoOptions(Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProblemRun(Run):
+class ProblemRun(RunOptions):
     """What every command that computes on a problem of the user's has."""
 
     problem: Annotated[str, tyro.conf.arg(help=_PROBLEMS)] = "digits"

@@ -8,7 +8,7 @@ from gradpivot.methods import Retrain
 
 __all__ = ["cifar10_ddpm", "mnist_ddpm"]
 
-SUITED = {"batch_size": 128, "augment": "none"}
+DDPM_SETTINGS = {"batch_size": 128, "augment": "none"}
 """The paper's batches. Shifted images would teach a generator black borders."""
 
 
@@ -24,7 +24,7 @@ def mnist_ddpm() -> Problem:
         model=small_unet,
         training=Retrain(optimizer="adam", lr=1e-3, epochs=3, batch_size=128, weight_decay=0, max_norm=1.0, ema=0.999),
         task=Diffusion(classes=10),
-        settings=SUITED,
+        settings=DDPM_SETTINGS,
         # By the classifier's own features distances are smaller than Inception's; 100 is far beyond anything legible.
         judging=Judging(classifier="mnist16", rescale=100.0, forgotten_samples=500),
     )
@@ -54,7 +54,7 @@ def cifar10_ddpm() -> Problem:
             ema=0.9999,
         ),
         task=Diffusion(classes=10),
-        settings=SUITED,
+        settings=DDPM_SETTINGS,
         # The paper's judge is a ResNet trained on the same data; 94 % is what the one at hand is right on.
         judging=Judging(classifier="cifar10", least=0.9, features=("inception",), samples=500),
     )

@@ -11,6 +11,7 @@ BATCH_SIZE = 8
 """146 samples of a class in batches of 8 are 19 steps an epoch, as 5,000 in batches of 256 are for CIFAR-10."""
 
 GAMMAS = tuple(round(0.1 * i, 1) for i in range(11))
+"""0, 0.1, …, 1."""
 
 
 def digits() -> Problem:

@@ -13,8 +13,6 @@ from gradpivot.models import Images
 
 __all__ = ["fashion_mnist", "mnist", "mnist16"]
 
-RETAIN_SCORED = 10_000
-
 
 def mnist() -> Problem:
     """Handwritten digits; torch is imported only when it is asked for."""
@@ -53,6 +51,6 @@ def _grey(name: str, load: Callable[[], tuple[Any, Any]], epochs: int, size: int
         training=Retrain(lr=0.05, epochs=epochs, batch_size=128, weight_decay=5e-4, schedule="cosine"),
         # Digits and letters are not mirrored, and the literature does not shift them either.
         settings={"batch_size": 256, "augment": "none"},
-        retain_scored=RETAIN_SCORED,
+        retain_scored=10_000,
         images=images,
     )

@@ -8,8 +8,6 @@ from gradpivot.models import Images
 
 __all__ = ["svhn"]
 
-RETAIN_SCORED = 5000
-
 
 def svhn() -> Problem:
     """The original is trained with the paper's recipe, which wants a GPU."""
@@ -22,6 +20,6 @@ def svhn() -> Problem:
         model=resnet18,
         training=Retrain.protocol("paper", augment="none"),
         settings={"batch_size": 256, "augment": "none"},
-        retain_scored=RETAIN_SCORED,
+        retain_scored=5000,
         images=Images(channels=3, size=32, classes=10),
     )

@@ -17,8 +17,6 @@ from gradpivot.sweep.engines.job import Engine, Resources
 
 __all__ = ["list_engines", "start_engine"]
 
-ENTRY_POINTS = "gradpivot.engines"
-
 
 def list_engines() -> list[str]:
     """The names of the built-in and installed engines."""
@@ -44,7 +42,7 @@ def start_engine(name: str, resources: Resources) -> Engine:
 
 def _paths() -> dict[str, str]:
     """The import path of each engine by its name; ours win."""
-    found = {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
+    found = {entry.name: entry.value for entry in entry_points(group="gradpivot.engines")}
     for file in pkgutil.iter_modules(gradpivot.sweep.engines.__path__):
         module = f"gradpivot.sweep.engines.{file.name}"
         if "start" in vars(importlib.import_module(module)):
