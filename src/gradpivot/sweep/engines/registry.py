@@ -31,11 +31,9 @@ def start_engine(name: str, resources: Resources) -> Engine:
     """
     path = _paths().get(name, name)
     if ":" not in path:
-        hint = did_you_mean(name, _paths())
-        raise GradPivotError(
-            f"there is no engine {name!r}{hint} The engines are {', '.join(list_engines())}; your own goes in as "
-            f"my_module:start"
-        )
+        known = ", ".join(list_engines())
+        told = f"there is no engine {name!r}{did_you_mean(name, _paths())} The engines are {known}"
+        raise GradPivotError(f"{told}; your own goes in as my_module:start")
     engine: Engine = import_path(path)(resources)
     return engine
 
