@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradpivot.cli.console import standing, watched_sweep
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.options.sweeps import CompareOptions, SweepOptions
+from gradpivot.cli.parser import look_here
 from gradpivot.errors import GradPivotError
 from gradpivot.experiments import ForgetSpec, Recipe, load_recipe, numbers_in
 from gradpivot.results import Record
@@ -30,8 +29,7 @@ def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
     Raises:
         KeyboardInterrupt: after Ctrl-C or SIGTERM, with everything finished kept and the way to go on told.
     """
-    # A console script, unlike "python -m", does not look for modules where the user stands.
-    sys.path.insert(0, str(Path.cwd()))
+    look_here()
     recipe = asked_for(chosen)
     if chosen.threads < 1:
         raise GradPivotError(f"--threads is {chosen.threads}; give 1 or more")

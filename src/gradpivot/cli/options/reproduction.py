@@ -11,12 +11,9 @@ import tyro
 from gradpivot.cli.options.running import RunOptions
 
 __all__ = [
-    "ReproduceCifar10ClassOptions",
-    "ReproduceDdpmOptions",
-    "ReproduceDigitsOptions",
-    "ReproduceToyOptions",
+    "ReproduceCifar10ClassOptions", "ReproduceDdpmOptions", "ReproduceDigitsOptions", "ReproduceToyOptions",
     "ReproduceVaeOptions",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,15 +16,9 @@ if TYPE_CHECKING:
     from gradpivot.methods import Method
 
 __all__ = [
-    "DemoOptions",
-    "JudgeOptions",
-    "ProblemOptions",
-    "ProblemRun",
-    "RunOptions",
-    "TraceOptions",
-    "TrainOptions",
+    "DemoOptions", "JudgeOptions", "ProblemOptions", "ProblemRun", "RunOptions", "TraceOptions", "TrainOptions",
     "UnlearnOptions",
-]
+]  # fmt: skip
 
 
 _PROBLEMS = f"{', '.join(list_problems())}, or yours as my_module:my_problem."

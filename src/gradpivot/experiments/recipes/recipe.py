@@ -106,10 +106,7 @@ class Recipe:
         """A JSON-able dictionary with every setting spelled out."""
         return {
             "schema": RECIPE_SCHEMA,
-            "name": self.name,
-            "title": self.title,
-            "about": self.about,
-            "problem": self.problem,
+            **{name: getattr(self, name) for name in ("name", "title", "about", "problem")},
             "forget": [dataclasses.asdict(forgetting) for forgetting in self.forget],
             "seeds": self.seeds,
             "reference": self.reference,
