@@ -19,7 +19,7 @@ import pytest
 from gradpivot.experiments.recipes.reading import load_recipe
 from gradpivot.experiments.recipes.recipe import Recipe
 from gradpivot.sweep.cell import Setting
-from gradpivot.sweep.engines.job import Job, Outcome, Pace, perform
+from gradpivot.sweep.engines.job import Job, JobOutcome, Pace, perform
 from gradpivot.sweep.store.store import Store
 from gradpivot.sweep.sweeping import State, Sweep
 
@@ -117,14 +117,14 @@ class InlineEngine:
     def submit(self, job: Job) -> None:
         self._queue.append(job)
 
-    def wait(self, seconds: float) -> list[Outcome]:
+    def wait(self, seconds: float) -> list[JobOutcome]:
         if not self._queue:
             time.sleep(seconds)
             return []
         job = self._queue.pop() if self._backwards else self._queue.popleft()
         self.seen.append(job)
         judge = job.judge.read_bytes if job.judge else None
-        return [Outcome(job=job, **perform(job, job.original.read_bytes, judge=judge)._asdict())]
+        return [JobOutcome(job=job, **perform(job, job.original.read_bytes, judge=judge)._asdict())]
 
     def under_way(self) -> dict[str, Pace]:
         return {}

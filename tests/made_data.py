@@ -24,7 +24,7 @@ import pytest
 import scipy.io
 
 from gradpivot.data.download import catalogue
-from gradpivot.data.download.catalogue import Download, Images, Package
+from gradpivot.data.download.catalogue import Download, ImageFiles, Package
 from gradpivot.data.readers.png import encode_rgb
 
 TRAIN, TEST = 20, 6
@@ -182,7 +182,7 @@ def cifar(cache, monkeypatch) -> dict[str, np.ndarray]:
         monkeypatch,
         "cifar10",
         digests=digests,
-        images=Images((3, 32, 32), TRAIN, TEST),
+        images=ImageFiles((3, 32, 32), TRAIN, TEST),
         official=(),
         package=None,
     )
@@ -199,7 +199,7 @@ def clothes(cache, monkeypatch) -> dict[str, np.ndarray]:
             monkeypatch,
             name,
             digests=digests,
-            images=Images((1, 28, 28), TRAIN, TEST),
+            images=ImageFiles((1, 28, 28), TRAIN, TEST),
             official=(),
             package=None,
         )
@@ -211,7 +211,7 @@ def svhn(cache, monkeypatch) -> dict[str, np.ndarray]:
     """A catalogue whose SVHN is 26 made images, without sources; the images."""
     arrays = made_images((3, 32, 32))
     digests = {name: digest(content, "md5") for name, content in mat_files(arrays).items()}
-    change(monkeypatch, "svhn", digests=digests, images=Images((3, 32, 32), TRAIN, TEST), official=())
+    change(monkeypatch, "svhn", digests=digests, images=ImageFiles((3, 32, 32), TRAIN, TEST), official=())
     return arrays
 
 

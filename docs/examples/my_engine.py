@@ -3,7 +3,7 @@
 import time
 from collections import deque
 
-from gradpivot.sweep import Outcome, perform
+from gradpivot.sweep import JobOutcome, perform
 
 
 class InProcess:
@@ -26,7 +26,7 @@ class InProcess:
             return []
         job = self._queue.popleft()
         answer = perform(job, job.original.read_bytes, judge=job.judge and job.judge.read_bytes)
-        return [Outcome(job=job, **answer._asdict())]
+        return [JobOutcome(job=job, **answer._asdict())]
 
     def under_way(self):
         return {}  # how far running jobs are, by key, if known

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gradpivot.cli import main, parse
+from gradpivot.cli import main
+from gradpivot.cli.parser import parse
 from gradpivot.methods import Method, list_methods
 from gradpivot.tasks import objectives
 

@@ -14,7 +14,7 @@ from gradpivot.cli.console import duration, standing
 from gradpivot.errors import GradPivotError
 from gradpivot.results.record import Record
 from gradpivot.sweep import sweeping
-from gradpivot.sweep.engines.job import Outcome
+from gradpivot.sweep.engines.job import JobOutcome
 from gradpivot.sweep.sweeping import State, Sweep
 
 
@@ -107,7 +107,7 @@ def test_when_the_first_runs_all_fail_the_sweep_stops(lab, monkeypatch):
     class Broken(lab.Inline):
         def wait(self, seconds):
             return [
-                Outcome(job=o.job, value=o.value, error=None if o.job.cell is None else "no such thing")
+                JobOutcome(job=o.job, value=o.value, error=None if o.job.cell is None else "no such thing")
                 for o in super().wait(seconds)
             ]
 
@@ -168,7 +168,7 @@ class Losing:
 
     def wait(self, seconds):
         return [
-            Outcome(job=o.job, lost="its worker died", blameless=self.blameless) if self.is_lost(o.job) else o
+            JobOutcome(job=o.job, lost="its worker died", blameless=self.blameless) if self.is_lost(o.job) else o
             for o in super().wait(seconds)
         ]
 

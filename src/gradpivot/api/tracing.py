@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from gradpivot.api.progress import shown_progress
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import Scored, Scorer, Scores, standing_metrics
+from gradpivot.experiments import GAMMAS
 from gradpivot.loop import Progress
 from gradpivot.methods import CUP, Method
 from gradpivot.results import Comparison, Frontier, Point
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
 
 __all__ = ["Trace", "check_traceable", "over_knob", "trace"]
-
-GAMMAS = tuple(round(0.1 * i, 1) for i in range(11))
-"""0, 0.1, …, 1."""
 
 
 @dataclass(frozen=True, kw_only=True)

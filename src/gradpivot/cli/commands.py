@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 # Importing a module registers its commands.
-from gradpivot.cli import comparing, listing, reproducing, tracing, unlearning
+from gradpivot.cli import comparing, datasets, judging, listing, reproducing, tracing, unlearning
 from gradpivot.cli.dispatch import DIVERGED, UNMET, run
 
-__all__ = ["DIVERGED", "UNMET", "comparing", "listing", "reproducing", "run", "tracing", "unlearning"]
+__all__ = [
+    "DIVERGED", "UNMET", "comparing", "datasets", "judging", "listing", "reproducing", "run", "tracing", "unlearning",
+]  # fmt: skip

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli import options
-from gradpivot.cli.console import recipe_line, recipe_table, recipes_table, say, say_json, say_sweep
+from gradpivot.cli.console import recipe_line, recipe_table, recipes_table, say, say_json, say_one, say_sweep
 from gradpivot.cli.dispatch import run
 from gradpivot.cli.inputs import refuse_file
+from gradpivot.cli.parser import look_here
 from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def _(chosen: options.CompareOptions) -> int:
     if chosen.json:
         say_json(exports.json(told))
     else:
-        say(exports.console(told))
-    if files and not chosen.json:
-        say(f"{len(files)} files are in {chosen.out}")
+        say(exports.console(told), *([f"{len(files)} files are in {chosen.out}"] if files else []))
     if damaged:
         raise GradPivotError(
             f"left out because damaged: {', '.join(damaged[:10])}{' …' if len(damaged) > 10 else ''}; the same "
@@ -68,20 +66,14 @@ def _(chosen: options.RecipesOptions) -> int:
 
     if chosen.recipe is None:
         found = [load_recipe(name) for name in list_recipes()]
-        if chosen.json:
-            say_json(json.dumps([recipe.to_dict() for recipe in found], indent=2))
-        else:
-            say(
-                recipes_table(found),
-                "Show one: gradpivot recipes digits. Your own is a YAML file in the same form",
-            )
+        text = json.dumps([recipe.to_dict() for recipe in found], indent=2)
+        advice = "Show one: gradpivot recipes digits. Your own is a YAML file in the same form"
+        say_one(chosen.json, text, recipes_table(found), advice)
         return 0
-    sys.path.insert(0, str(Path.cwd()))
+    look_here()
     recipe = load_recipe(chosen.recipe)
-    if chosen.json:
-        say_json(json.dumps(recipe.to_dict(), indent=2))
-    else:
-        say(read_recipe_text(chosen.recipe).rstrip(), "", recipe_line(recipe), recipe_table(recipe))
+    shown = (read_recipe_text(chosen.recipe).rstrip(), "", recipe_line(recipe), recipe_table(recipe))
+    say_one(chosen.json, json.dumps(recipe.to_dict(), indent=2), *shown)
     return 0
 
 

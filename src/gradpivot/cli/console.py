@@ -6,7 +6,7 @@ import contextlib
 import io
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from gradpivot.evaluate import Scored
-    from gradpivot.experiments import Forgetting, Recipe
+    from gradpivot.experiments import ForgetSpec, Recipe
     from gradpivot.runs import Epoch, Result, Trained
     from gradpivot.sweep import Failure, State
     from gradpivot.targets import Targeted
 
 __all__ = [
     "bar", "counted", "duration", "quiet", "recipe_line", "recipe_table", "recipes_table", "say", "say_json",
-    "say_result", "say_sweep", "say_target", "say_trained", "scores_line", "standing", "wants_bars", "watched_sweep",
-    "watched_training",
+    "say_one", "say_result", "say_sweep", "say_target", "say_trained", "scores_line", "standing", "wants_bars",
+    "watched_sweep", "watched_training",
 ]  # fmt: skip
 
 _WIDE = 200
@@ -79,10 +79,7 @@ def scores_line(scores: Scored) -> str:
 def say_result(result: Result, original: Scored, out: Path) -> None:
     """What a run gave beside what there was before it, and where it is."""
     if result.diverged:
-        say(
-            f"{result.method.label} diverged at step {result.diverged['step']}: {result.diverged['reason']}.",
-            f"The last finite weights are in {out}. {_against_divergence(result)}",
-        )
+        _say_diverged(result.method.label, result.diverged, out, _against_divergence(result))
         return
     say(
         f"before  {scores_line(original)}",
@@ -91,6 +88,13 @@ def say_result(result: Result, original: Scored, out: Path) -> None:
     )
     if missed := result.missed:
         sys.stderr.write(f"gradpivot: {missed}\n")
+
+
+def _say_diverged(what: str, how: Mapping[str, Any], out: Path, advice: str) -> None:
+    say(
+        f"{what} diverged at step {how['step']}: {how['reason']}.",
+        f"The last finite weights are in {out}. {advice}",
+    )
 
 
 def _against_divergence(result: Result) -> str:
@@ -115,10 +119,7 @@ def say_target(result: Targeted, *, beside_json: bool) -> None:
 def say_trained(trained: Trained, model: str, out: Path) -> None:
     """What training gave and where it is; ``model`` are the options that name the problem and its model."""
     if trained.diverged:
-        say(
-            f"Training diverged at step {trained.diverged['step']}: {trained.diverged['reason']}.",
-            f"The last finite weights are in {out}. Lower lr, or set max_norm.",
-        )
+        _say_diverged("Training", trained.diverged, out, "Lower lr, or set max_norm.")
         return
     scored = (
         f"Loss {trained.test_loss:.4f} on the test set"
@@ -226,7 +227,7 @@ def recipe_table(recipe: Recipe) -> Table:
     return table
 
 
-def _forgotten(forgetting: Forgetting) -> str:
+def _forgotten(forgetting: ForgetSpec) -> str:
     if forgetting.fraction is not None:
         return f"a random {100 * forgetting.fraction:g} %"
     return f"classes {', '.join(map(str, forgetting.classes))} one at a time"
@@ -281,6 +282,14 @@ def duration(seconds: float) -> str:
 def say_json(text: str) -> None:
     """JSON on standard output, as it is."""
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def say_one(as_json: bool, text: str, *parts: Any) -> None:
+    """The JSON text, or these lines and tables."""
+    if as_json:
+        say_json(text)
+    else:
+        say(*parts)
 
 
 def say(*parts: Any) -> None:

@@ -9,20 +9,18 @@ from dataclasses import asdict
 from typing import Any
 
 from gradpivot.cli.console import bar, duration, say, say_json, wants_bars
+from gradpivot.cli.dispatch import run
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.options.datasets import DataCheckOptions, DataGetOptions, DataListOptions
 from gradpivot.data import ENTRIES, Entry, data_folder, entry, read_manifest, state_of
 from gradpivot.errors import GradPivotError
 
-__all__ = ["check_data", "get_data", "list_data"]
+__all__: list[str] = []
 
 
-def get_data(chosen: DataGetOptions) -> None:
-    """Get every named entry; one that cannot be got does not keep the others from coming.
-
-    Raises:
-        GradPivotError: at the end, for those that could not be got.
-    """
+@run.register
+def _(chosen: DataGetOptions) -> int:
+    """Get every named entry; one that cannot be got does not keep the others from coming."""
     names = list(ENTRIES) if "all" in chosen.names else list(dict.fromkeys(chosen.names))
     if not names:
         raise GradPivotError(f"say what to get: all, or some of {', '.join(ENTRIES)}")
@@ -42,6 +40,7 @@ def get_data(chosen: DataGetOptions) -> None:
                 _note(str(error))
     if failed:
         raise GradPivotError(f"{len(failed)} of {len(names)} could not be got: {', '.join(failed)}")
+    return 0
 
 
 def _get(name: str, chosen: DataGetOptions) -> None:
@@ -57,11 +56,11 @@ def _get(name: str, chosen: DataGetOptions) -> None:
         say(f"{name} is here: {_size(manifest.size)} from {manifest.source}, checked, in {took}")
 
 
-def list_data(chosen: DataListOptions) -> None:
-    """Print the catalogue and how each entry stands."""
+@run.register
+def _(chosen: DataListOptions) -> int:
     if chosen.json:
         say_json(json.dumps([_described(known) for known in ENTRIES.values()], indent=2, ensure_ascii=False))
-        return
+        return 0
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -74,14 +73,11 @@ def list_data(chosen: DataListOptions) -> None:
         size, source = (_size(manifest.size), manifest.source) if manifest else ("", _sources(known))
         table.add_row(known.name, state_of(known.name), size, source, known.licence)
     say(table, f"The cache is {data_folder()}. Get one: gradpivot data get cifar10")
+    return 0
 
 
-def check_data(chosen: DataCheckOptions) -> None:
-    """Check the named entries, or all that are here.
-
-    Raises:
-        GradPivotError: if one is damaged, or named and not here.
-    """
+@run.register
+def _(chosen: DataCheckOptions) -> int:
     from gradpivot.data import check
 
     names = chosen.names or tuple(name for name in ENTRIES if state_of(name) != "not here")
@@ -101,6 +97,7 @@ def check_data(chosen: DataCheckOptions) -> None:
         raise GradPivotError(f"damaged: {', '.join(damaged)}; run 'gradpivot data get {' '.join(damaged)}'")
     if not names:
         say("Nothing is here yet. Get something: gradpivot data get cifar10")
+    return 0
 
 
 def _described(known: Entry) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli.console import bar, wants_bars
 from gradpivot.cli.options.running import ProblemOptions, ProblemRun
-from gradpivot.cli.torchrun import launched
+from gradpivot.cli.parser import look_here
+from gradpivot.cli.torchrun import is_first, launched
 from gradpivot.errors import GradPivotError
 from gradpivot.experiments import numbers_in
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from gradpivot.runtime import Replicas
 
 __all__ = [
-    "check_model", "device_named", "prepare", "problem_of", "refuse_file", "set_threads", "split_of",
+    "check_model", "computed", "device_named", "prepare", "problem_of", "refuse_file", "set_threads", "split_of",
 ]  # fmt: skip
 
 
@@ -44,18 +45,14 @@ def prepare(
         check_model(problem, split, chosen.model)
     if chosen.weights is not None:
         return problem, split, _loaded(problem, chosen).to(device)
+    how: dict[str, Any] = {"precision": chosen.precision, "compile": chosen.compile, "replicas": replicas}
     with bar("The original model", wants_bars(chosen.json)) as report:
-        model = train_original(
-            problem,
-            split,
-            chosen.seed,
-            report,
-            device=device,
-            precision=chosen.precision,
-            compile=chosen.compile,
-            replicas=replicas,
-        )
-    return problem, split, model
+        return problem, split, train_original(problem, split, chosen.seed, report, device=device, **how)
+
+
+def computed(chosen: ProblemRun) -> dict[str, Any]:
+    """How every run of the command is computed."""
+    return {name: getattr(chosen, name) for name in ("seed", "workers", "precision", "compile")}
 
 
 def problem_of(chosen: ProblemRun) -> Problem:
@@ -64,8 +61,7 @@ def problem_of(chosen: ProblemRun) -> Problem:
 
     if chosen.normalise is not None and chosen.model is None:
         raise GradPivotError("--normalise goes with --model: a problem's own model has its normalisation")
-    # A console script, unlike "python -m", does not look for modules there.
-    sys.path.insert(0, str(Path.cwd()))
+    look_here()
     problem = find_problem(chosen.problem)
     return problem if chosen.model is None else with_model(problem, chosen.model, chosen.normalise)
 
@@ -108,7 +104,6 @@ def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
 
 def _loaded(problem: Problem, chosen: ProblemOptions) -> nn.Module:
     """A model of the problem with the weights of a file, whoever made it."""
-    from gradpivot.cli.torchrun import is_first
     from gradpivot.models import load_foreign
 
     assert chosen.weights is not None

@@ -5,35 +5,36 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gradpivot.cli.console import bar, say, say_json, wants_bars
+from gradpivot.cli.console import bar, say_one, wants_bars
+from gradpivot.cli.dispatch import run
 from gradpivot.cli.inputs import device_named, problem_of, refuse_file, set_threads, split_of
+from gradpivot.cli.options.running import JudgeOptions
 from gradpivot.cli.torchrun import is_first
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import GenerationScores
-from gradpivot.experiments import find_problem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import nn
 
-    from gradpivot.cli.options.running import JudgeOptions
     from gradpivot.data import ForgetSplit
     from gradpivot.evaluate import Examined, Judging, Scorer
     from gradpivot.experiments import Problem
 
-__all__ = ["KEPT", "judge", "scorer_in"]
+__all__ = ["KEPT", "scorer_in"]
 
-_SCHEMA = "gradpivot.judged/1"
+JUDGED_SCHEMA = "gradpivot.judged/1"
 KEPT = "classifier.safetensors"
 """Where a classifier that was trained here is kept."""
 
 
-def judge(chosen: JudgeOptions) -> int:
+@run.register
+def _(chosen: JudgeOptions) -> int:
     """Draw from every model that the options name, judge each alike, and keep numbers and pictures."""
-    from gradpivot.runtime import write_text
+    from gradpivot.runtime import environment, write_text
 
     refuse_file(chosen.out)
     set_threads(chosen.threads)
@@ -44,7 +45,7 @@ def judge(chosen: JudgeOptions) -> int:
     split = split_of(problem, classes=chosen.classes)
     judged = _examined(chosen, problem, judging, split, device)
     facts = {
-        "schema": _SCHEMA,
+        "schema": JUDGED_SCHEMA,
         "problem": problem.name,
         "judging": judging.to_dict(),
         "split": split.facts(),
@@ -52,14 +53,11 @@ def judge(chosen: JudgeOptions) -> int:
             {"name": name, "scores": scores.to_dict(), "ra": scores.ra, "ua": scores.ua}
             for name, scores in judged.items()
         ],
-        "environment": _environment(device),
+        "environment": environment(device),
     }
     text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
     write_text(chosen.out / "judged.json", text)
-    if chosen.json:
-        say_json(text)
-    else:
-        say(_table(judged), f"Numbers and pictures are in {chosen.out}")
+    say_one(chosen.json, text, _table(judged), f"Numbers and pictures are in {chosen.out}")
     return 0
 
 
@@ -84,6 +82,7 @@ def _examined(
 ) -> dict[str, GenerationScores]:
     """Every model's scores, those from the folder that were judged like this before."""
     from gradpivot.cli.interrupt import terminating
+    from gradpivot.experiments import find_problem
 
     models = _models(chosen, problem, device)
     with terminating():
@@ -140,7 +139,7 @@ def _keep(folder: Path, name: str, key: str, found: Examined) -> GenerationScore
 
     assert found.pictures is not None
     found.pictures.save(folder / f"{name}.png")
-    kept = {"schema": _SCHEMA, "key": key, "scores": found.scores.to_dict()}
+    kept = {"schema": JUDGED_SCHEMA, "key": key, "scores": found.scores.to_dict()}
     write_text(folder / f"{name}.scores.json", json.dumps(kept, ensure_ascii=False) + "\n")
     return GenerationScores.from_dict(found.scores.to_dict())
 
@@ -183,12 +182,6 @@ def classifier_in(
         return model.to(device).eval()
 
     return load
-
-
-def _environment(device: str) -> dict[str, Any]:
-    from gradpivot.runtime import environment
-
-    return environment(device)
 
 
 def _table(judged: dict[str, GenerationScores]) -> str:

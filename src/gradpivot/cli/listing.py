@@ -1,4 +1,4 @@
-"""The commands that tell or get what there is: methods, data, completion, and judge."""
+"""The commands that tell what there is: methods and completion."""
 
 from __future__ import annotations
 
@@ -12,13 +12,6 @@ from gradpivot.cli.dispatch import run
 from gradpivot.cli.parser import look_here, print_completion
 
 __all__: list[str] = []
-
-
-@run.register
-def _(chosen: options.JudgeOptions) -> int:
-    from gradpivot.cli.judging import judge
-
-    return judge(chosen)
 
 
 @run.register
@@ -38,30 +31,6 @@ def _(chosen: options.MethodsOptions) -> int:
     for method in found:
         table.add_row(method.name, (method.__doc__ or "").splitlines()[0], method.knob or "")
     say(table, "Settings of one: gradpivot unlearn METHOD --help")
-    return 0
-
-
-@run.register
-def _(chosen: options.DataGetOptions) -> int:
-    from gradpivot.cli.datasets import get_data
-
-    get_data(chosen)
-    return 0
-
-
-@run.register
-def _(chosen: options.DataListOptions) -> int:
-    from gradpivot.cli.datasets import list_data
-
-    list_data(chosen)
-    return 0
-
-
-@run.register
-def _(chosen: options.DataCheckOptions) -> int:
-    from gradpivot.cli.datasets import check_data
-
-    check_data(chosen)
     return 0
 
 

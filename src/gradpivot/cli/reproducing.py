@@ -6,11 +6,11 @@ import dataclasses
 import json
 
 from gradpivot.cli import options
-from gradpivot.cli.console import bar, counted, say, say_json, say_sweep, wants_bars
+from gradpivot.cli.console import bar, counted, say_one, say_sweep, wants_bars
 from gradpivot.cli.dispatch import run
 from gradpivot.cli.inputs import refuse_file, set_threads, split_of
 from gradpivot.cli.interrupt import terminating
-from gradpivot.cli.tracing import study
+from gradpivot.cli.tracing import save_drawn, study
 
 __all__: list[str] = []
 
@@ -23,18 +23,13 @@ def _(chosen: options.ReproduceToyOptions) -> int:
     with bar("Toy, over seeds", wants_bars(chosen.json)) as report:
         outcome = run_toy(chosen.seed, chosen.seeds, report)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    from gradpivot.report import save_figure, toy_figure
+    from gradpivot.report import toy_figure
     from gradpivot.runtime import write_text
 
-    figure = toy_figure(outcome.panels)
-    for ending in ("png", "pdf"):
-        save_figure(figure, chosen.out / f"toy.{ending}")
+    save_drawn(chosen.out, "toy", toy_figure(outcome.panels))
     text = json.dumps(outcome.summary, indent=2) + "\n"
     write_text(chosen.out / "results.json", text)
-    if chosen.json:
-        say_json(text)
-    else:
-        say(outcome.table(), f"Figure and accuracies are in {chosen.out}")
+    say_one(chosen.json, text, outcome.table(), f"Figure and accuracies are in {chosen.out}")
     return 0
 
 
@@ -58,10 +53,8 @@ def _(chosen: options.ReproduceDigitsOptions) -> int:
     told = summary(comparisons)
     write_text(chosen.out / "summary.json", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
     write_text(chosen.out / "summary.md", summary_markdown(told))
-    if chosen.json:
-        say_json(json.dumps(told, ensure_ascii=False))
-    else:
-        say(summary_markdown(told), f"Summary is in {chosen.out}")
+    text = json.dumps(told, ensure_ascii=False)
+    say_one(chosen.json, text, summary_markdown(told), f"Summary is in {chosen.out}")
     return 0
 
 
@@ -78,7 +71,7 @@ def _(chosen: options.ReproduceDdpmOptions) -> int:
 @run.register
 def _(chosen: options.ReproduceVaeOptions) -> int:
     from gradpivot.experiments import run_vae, vae_recipe
-    from gradpivot.report import latent_figure, latent_markdown, save_figure
+    from gradpivot.report import latent_figure, latent_markdown
     from gradpivot.runtime import write_text
 
     refuse_file(chosen.out)
@@ -90,17 +83,12 @@ def _(chosen: options.ReproduceVaeOptions) -> int:
         recipe = dataclasses.replace(recipe, gammas=chosen.values)
     with terminating(), bar("VAE over γ", wants_bars(chosen.json)) as report:
         outcome = run_vae(recipe, chosen.out, forgotten=chosen.forget, seed=chosen.seed, report=counted(report))
-    figure = latent_figure(outcome.panels, chosen.forget)
-    for ending in ("png", "pdf"):
-        save_figure(figure, chosen.out / f"latent-map.{ending}")
+    save_drawn(chosen.out, "latent-map", latent_figure(outcome.panels, chosen.forget))
     text = json.dumps(outcome.summary, indent=2, ensure_ascii=False) + "\n"
     table = latent_markdown(outcome.summary)
     write_text(chosen.out / "table.md", table)
     write_text(chosen.out / "results.json", text)
-    if chosen.json:
-        say_json(text)
-    else:
-        say(table, f"Figure, table and numbers are in {chosen.out}")
+    say_one(chosen.json, text, table, f"Figure, table and numbers are in {chosen.out}")
     return 0
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradpivot.cli.console import standing, watched_sweep
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.options.sweeps import CompareOptions, SweepOptions
+from gradpivot.cli.parser import look_here
 from gradpivot.errors import GradPivotError
-from gradpivot.experiments import Forgetting, Recipe, load_recipe, numbers_in
+from gradpivot.experiments import ForgetSpec, Recipe, load_recipe, numbers_in
 from gradpivot.results import Record
 from gradpivot.sweep import Failure, Resources, State, Store, Sweep, start_engine
 
@@ -30,8 +29,7 @@ def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
     Raises:
         KeyboardInterrupt: after Ctrl-C or SIGTERM, with everything finished kept and the way to go on told.
     """
-    # A console script, unlike "python -m", does not look for modules where the user stands.
-    sys.path.insert(0, str(Path.cwd()))
+    look_here()
     recipe = asked_for(chosen)
     if chosen.threads < 1:
         raise GradPivotError(f"--threads is {chosen.threads}; give 1 or more")
@@ -136,11 +134,11 @@ def _known_names(what: str, wanted: set[str], there: set[str]) -> None:
 def asked_for(chosen: SweepOptions) -> Recipe:
     """The recipe, or the part of it that the options name."""
     recipe = load_recipe(chosen.recipe)
-    forget: list[Forgetting] = []
+    forget: list[ForgetSpec] = []
     if chosen.classes is not None:
-        forget.append(Forgetting(classes=numbers_in(chosen.classes)))
+        forget.append(ForgetSpec(classes=numbers_in(chosen.classes)))
     if chosen.fraction is not None:
-        forget.append(Forgetting(fraction=chosen.fraction))
+        forget.append(ForgetSpec(fraction=chosen.fraction))
     return recipe.only(
         methods=_names(chosen.methods),
         without=_names(chosen.without) or (),

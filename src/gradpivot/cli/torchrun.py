@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["device_of_process", "is_first", "joined", "launched", "let_others_speak", "may_speak"]
 
 _VARIABLES = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_PATIENCE = 3.0
+_SILENT_SECONDS = 3.0
 """Seconds that a process with nothing to say waits before it ends; torchrun ends it sooner."""
 _WAIT = timedelta(days=1)
 """How long a process waits for another: the first may train the original for hours. One that dies is seen at once."""
@@ -104,4 +104,4 @@ def may_speak(message: str, *, of_others: bool = False) -> bool:
 
 def let_others_speak() -> None:
     """Wait a moment: torchrun ends all processes when the first of them ends, and one may yet have to say why."""
-    time.sleep(_PATIENCE)
+    time.sleep(_SILENT_SECONDS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradpivot.cli import options
 from gradpivot.cli.console import bar, counted, quiet, say, say_json, say_result, scores_line, wants_bars
 from gradpivot.cli.dispatch import run
-from gradpivot.cli.inputs import device_named, prepare, problem_of, refuse_file, set_threads, split_of
+from gradpivot.cli.inputs import computed, device_named, prepare, problem_of, refuse_file, set_threads, split_of
 from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gradpivot.experiments import Problem
     from gradpivot.results import Comparison
 
-__all__ = ["study", "write_comparison"]
+__all__ = ["save_drawn", "study", "write_comparison"]
 
 
 @run.register
@@ -68,7 +68,6 @@ def _(chosen: options.TraceOptions) -> int:
             problem,
             split,
             {method.title: over_knob(method, values=chosen.values or None)},
-            seed=chosen.seed,
             folder=chosen.out,
             title=f"{problem.name}: {method.title} over {method.walked}",
             report=counted(report),
@@ -79,13 +78,13 @@ def _(chosen: options.TraceOptions) -> int:
             model=model,
             reference=chosen.reference,
             keep_models=chosen.pick is not None,
-            **_computed(chosen),
+            **computed(chosen),
         )
     with quiet() if chosen.pick and chosen.json else nullcontext():
         write_comparison(comparison, chosen.out, chosen.json)
     if chosen.pick:
         picked = comparison.frontiers[0].pick(chosen.pick, chosen.best)
-        ready = problem.prepared(model, split, make_method(picked.settings), seed=chosen.seed, **_computed(chosen))
+        ready = problem.prepared(model, split, make_method(picked.settings), **computed(chosen))
         result = Runs(chosen.out).result(ready)
         save_weights(result.model, chosen.out / "model.safetensors", {"method": result.method.label})
         if chosen.json:
@@ -133,7 +132,6 @@ def write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
         measurable,
         metrics_figure,
         point_table,
-        save_figure,
         write_csv,
         write_page,
     )  # fmt: skip
@@ -146,9 +144,7 @@ def write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
     write_page(comparison, out / "report.html")
     drawn = {"frontier": frontier_figure, "metrics": metrics_figure, "conflict": conflict_figure}
     for name, draw in drawn.items():
-        figure = draw(comparison)
-        for ending in ("png", "pdf"):
-            save_figure(figure, out / f"{name}.{ending}")
+        save_drawn(out, name, draw(comparison))
     if as_json:
         say_json(text)
     else:
@@ -156,6 +152,14 @@ def write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
         known = all(measurable(judged(frontier, comparison)) for frontier in comparison.frontiers)
         shown = console_table if known else point_table
         say(shown(comparison), f"Open {out / 'report.html'} in a browser; numbers are in {out}")
+
+
+def save_drawn(out: Path, name: str, figure: Any) -> None:
+    """A figure for screens and for print."""
+    from gradpivot.report import save_figure
+
+    for ending in ("png", "pdf"):
+        save_figure(figure, out / f"{name}.{ending}")
 
 
 def _check_quick(chosen: options.TraceOptions) -> None:
@@ -169,17 +173,13 @@ def _check_quick(chosen: options.TraceOptions) -> None:
         raise GradPivotError("--points is for --quick; name the settings by --values")
 
 
-def _computed(chosen: options.TraceOptions) -> dict[str, Any]:
-    return {"workers": chosen.workers, "precision": chosen.precision, "compile": chosen.compile}
-
-
 def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSplit, model: nn.Module) -> int:
     """The line of one run beside the original and the reference, and which of its points to take."""
     from gradpivot.api import score, trace
     from gradpivot.models import save_weights
     from gradpivot.sweep import run_study
 
-    prepared = problem.prepared(model, split, chosen.method, seed=chosen.seed, **_computed(chosen))
+    prepared = problem.prepared(model, split, chosen.method, **computed(chosen))
     # The reference and the line are scored on the same data.
     split, method = prepared.split, prepared.method
     title = f"{problem.name}: {method.title} over {method.walked}, one run"
@@ -187,13 +187,12 @@ def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSp
         problem,
         split,
         {},
-        seed=chosen.seed,
         folder=chosen.out,
         title=title,
         provenance={"command": f"gradpivot trace {method.name} --quick"},
         model=model,
         reference=chosen.reference,
-        **_computed(chosen),
+        **computed(chosen),
     )
     scoring: dict[str, Any] = {"task": problem.task, "scorer": prepared.scorer}
     traced = trace(
@@ -205,10 +204,9 @@ def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSp
         checkpoint=chosen.out / "checkpoint.pt",
         reference=beside.retrained.scores if beside.retrained else None,
         progress=wants_bars(chosen.json),
-        seed=chosen.seed,
         retain_scored=problem.retain_scored,
         **scoring,
-        **_computed(chosen),
+        **computed(chosen),
     )
     choice, cost = traced.recommend(), traced.cost
     assert cost is not None

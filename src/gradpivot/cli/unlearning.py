@@ -25,6 +25,7 @@ from gradpivot.cli.console import (
 from gradpivot.cli.dispatch import DIVERGED, UNMET, run
 from gradpivot.cli.inputs import (
     check_model,
+    computed,
     device_named,
     prepare,
     problem_of,
@@ -62,21 +63,9 @@ def _(chosen: options.TrainOptions) -> int:
     checkpoint = chosen.out / "checkpoint.pt"
     watched = watched_training(f"Training {problem.name}", chosen.training.epochs, chosen.json)
     with terminating(), watched as (progress, tell):
-        trained = train_model(
-            problem,
-            chosen.training,
-            data=data,
-            seed=chosen.seed,
-            device=device,
-            precision=chosen.precision,
-            compile=chosen.compile,
-            workers=chosen.workers,
-            evaluate_every=chosen.evaluate_every,
-            progress=progress,
-            tell=tell,
-            checkpoint=checkpoint,
-            checkpoint_seconds=chosen.checkpoint_every,
-        )
+        how = {"evaluate_every": chosen.evaluate_every, "progress": progress, "tell": tell, **computed(chosen)}
+        how |= {"checkpoint": checkpoint, "checkpoint_seconds": chosen.checkpoint_every}
+        trained = train_model(problem, chosen.training, data=data, device=device, **how)
     settings = chosen.training.to_dict()
     write_training(
         chosen.out,
@@ -177,15 +166,12 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
             split,
             chosen.method,
             searches=targets is not None,
-            seed=chosen.seed,
-            workers=chosen.workers,
             progress=report,
             checkpoint=checkpoint,
             keep_checkpoint=True,
-            precision=chosen.precision,
-            compile=chosen.compile,
             replicas=replicas,
             scorer=scorer,
+            **computed(chosen),
         )
         original = _original_scores(prepared)
         result = prepared.run() if targets is None else unlearn_until(prepared, targets)
@@ -234,32 +220,17 @@ def _keep_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
 
 def _config(chosen: options.UnlearnOptions, kind: str, method: Any) -> dict[str, Any]:
     """The options that decide the numbers, as 'unlearn --config' reads them; no path of this machine."""
-    settings: dict[str, Any] = {
-        **_computing(chosen, kind),
-        "map": list(chosen.map) or None,
-        "classes": chosen.classes,
-        "fraction": chosen.fraction,
-        "indices": str(chosen.indices) if chosen.indices else None,
-        "until": chosen.until,
-        "keep": chosen.keep,
-        **method.to_dict(),
-    }
-    optional = ("map", "classes", "fraction", "indices", "until", "keep")
-    return {name: value for name, value in settings.items() if value is not None or name not in optional}
+    given = {name: getattr(chosen, name) for name in ("map", "classes", "fraction", "indices", "until", "keep")}
+    given |= {"map": list(chosen.map) or None, "indices": chosen.indices and str(chosen.indices)}
+    asked = {name: value for name, value in given.items() if value is not None}
+    return {**_computing(chosen, kind), **asked, **method.to_dict()}
 
 
 def _computing(chosen: options.ProblemRun, device: str) -> dict[str, Any]:
     """The options of every run that decide its numbers."""
-    model = {"model": chosen.model, "normalise": chosen.normalise}
-    return {
-        "problem": chosen.problem,
-        **{name: value for name, value in model.items() if value is not None},
-        "seed": chosen.seed,
-        "threads": chosen.threads,
-        "device": device,
-        "precision": chosen.precision,
-        "compile": chosen.compile,
-    }
+    names = ("problem", "model", "normalise", "seed", "threads", "device", "precision", "compile")
+    values = {name: getattr(chosen, name) for name in names} | {"device": device}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _saved_indices(folder: Path, scratch: Path) -> Path:

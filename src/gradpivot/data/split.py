@@ -25,7 +25,7 @@ from gradpivot.runtime import derive, isolated, reseed, write_text
 
 __all__ = ["ForgetSplit"]
 
-_SCHEMA = "gradpivot.split/1"
+SPLIT_SCHEMA = "gradpivot.split/1"
 Target = Callable[[Any], Any]
 
 
@@ -220,7 +220,7 @@ class ForgetSplit:
     def save(self, path: str | Path) -> None:
         """Write the split (not the data) as JSON, atomically."""
         content = {
-            "schema": _SCHEMA,
+            "schema": SPLIT_SCHEMA,
             **self._described(),
             "forget_indices": self.forget_indices.tolist(),
             "hash": self.hash,
@@ -236,7 +236,7 @@ class ForgetSplit:
         """
         try:
             saved = json.loads(Path(path).read_text(encoding="utf-8"))
-            if saved["schema"] != _SCHEMA:
+            if saved["schema"] != SPLIT_SCHEMA:
                 raise ValueError(f"schema {saved['schema']!r}")
             indices = np.asarray(saved["forget_indices"], dtype=np.int64)
             facts = {"kind": saved["kind"], "classes": tuple(saved["classes"]), "seed": saved["seed"]}

@@ -2,7 +2,7 @@ from .cell import digest_of as digest_of
 from .engines.job import (
     Engine as Engine,
     Job as Job,
-    Outcome as Outcome,
+    JobOutcome as JobOutcome,
     Pace as Pace,
     Resources as Resources,
     perform as perform,

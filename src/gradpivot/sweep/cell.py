@@ -143,14 +143,8 @@ def _cells(recipe: Recipe, setting: Setting) -> Iterator[Cell]:
         for target in targets:
             here = {"setting": setting, "target": target, "seed": seed}
             for series in recipe.series:
-                for method in series.methods:
-                    yield Cell(
-                        **here,
-                        role="run",
-                        protocol=series.protocol,
-                        series=series.name,
-                        method=method.to_dict(),
-                    )
+                here |= {"role": "run", "protocol": series.protocol, "series": series.name}
+                yield from (Cell(**here, method=method.to_dict()) for method in series.methods)
 
 
 def digest_of(described: Any) -> str:

@@ -15,15 +15,15 @@ from gradpivot.sweep.engines.job import Engine
 __all__ = ["Clock"]
 
 
-class _Kind(NamedTuple):
+class _CostKind(NamedTuple):
     """Runs that take about as long as each other."""
 
     role: str
     series: str
 
 
-def _kind(one: Cell | Record) -> _Kind:
-    return _Kind(one.role, one.series)
+def _kind(one: Cell | Record) -> _CostKind:
+    return _CostKind(one.role, one.series)
 
 
 class Clock:
@@ -36,7 +36,7 @@ class Clock:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._started = self._ticked = time.monotonic()
-        self._seconds: dict[_Kind, list[float]] = defaultdict(list)
+        self._seconds: dict[_CostKind, list[float]] = defaultdict(list)
         self._total = self._useful = self._offered = self.busy_seconds = 0.0
 
     @property

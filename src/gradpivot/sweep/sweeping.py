@@ -16,7 +16,7 @@ from gradpivot.experiments import Recipe
 from gradpivot.results import Record
 from gradpivot.sweep.cell import Cell, Setting, cells_of
 from gradpivot.sweep.clock import Clock
-from gradpivot.sweep.engines.job import Engine, Job, Outcome
+from gradpivot.sweep.engines.job import Engine, Job, JobOutcome
 from gradpivot.sweep.store.leases import LEASE_SECONDS
 from gradpivot.sweep.store.store import Store
 
@@ -31,37 +31,34 @@ _LOOK = 0.2
 
 @dataclass
 class State:
-    """How a sweep stands.
-
-    Attributes:
-        total: Runs in all, originals' scores and references included.
-        done: Of these finished, here or elsewhere, now or before.
-        before: Of these finished before this sweep began.
-        running: Jobs with our workers.
-        elsewhere: Runs another sweep on the same store has claimed.
-        diverged: Finished runs that went to NaN.
-        failed: Runs that could not be done.
-        seconds: How long this sweep has been going.
-        seconds_left: An estimate from the runs so far and the pace of those under way, or None.
-        shares: How far the runs under way have come, where it is known.
-        busy: Which share of the workers' time was spent on jobs.
-        useful: Which share of the jobs' time was unlearning and evaluation.
-        damaged: Names of files that could not be trusted and are done again.
-    """
+    """How a sweep stands."""
 
     total: int
+    """Runs in all, originals' scores and references included."""
     done: int = 0
+    """Of these finished, here or elsewhere, now or before."""
     before: int = 0
+    """Of these finished before this sweep began."""
     running: int = 0
+    """Jobs with our workers."""
     elsewhere: int = 0
+    """Runs another sweep on the same store has claimed."""
     diverged: int = 0
+    """Finished runs that went to NaN."""
     failed: int = 0
+    """Runs that could not be done."""
     seconds: float = 0.0
+    """How long this sweep has been going."""
     seconds_left: float | None = None
+    """An estimate from the runs so far and the pace of those under way, or None."""
     shares: list[float] = field(default_factory=list)
+    """How far the runs under way have come, where it is known."""
     busy: float | None = None
+    """Which share of the workers' time was spent on jobs."""
     useful: float | None = None
+    """Which share of the jobs' time was unlearning and evaluation."""
     damaged: list[str] = field(default_factory=list)
+    """Names of files that could not be trusted and are done again."""
 
     @property
     def is_whole(self) -> bool:
@@ -178,7 +175,7 @@ class Sweep:
             store=(self._store.folder.absolute(), self._store.id),
         )
 
-    def _take(self, outcome: Outcome) -> None:
+    def _take(self, outcome: JobOutcome) -> None:
         """Keep what came back, try again what was lost, note what failed."""
         job = self._in_flight.pop(outcome.job.key)
         self._clock.busy_seconds += outcome.seconds

@@ -37,7 +37,8 @@ _SCORERS: dict[tuple[Any, ...], Scorer] = {}
 
 def setting_of(problem: str, threads: int, device: str) -> Setting:
     """What the numbers on a problem depend on; loads its data once to take their digest."""
-    found = _problem(problem)
+    found, judge = _problem(problem), judge_setting(problem, threads, device)
+    judging = judge and found.judging and {**found.judging.to_dict(), "classifier_key": judge.original_key(0)}
     return Setting(
         problem=problem,
         name=found.name,
@@ -49,7 +50,7 @@ def setting_of(problem: str, threads: int, device: str) -> Setting:
         device=device,
         original=_given_original(problem),
         retain_scored=found.retain_scored,
-        judging=_judging(problem, threads, device),
+        judging=judging or None,
     )
 
 
@@ -57,13 +58,6 @@ def judge_setting(problem: str, threads: int, device: str) -> Setting | None:
     """The setting of the classifier that judges a generator's samples; None for a problem of models that predict."""
     judging = _problem(problem).judging
     return None if judging is None else setting_of(judging.classifier, threads, device)
-
-
-def _judging(problem: str, threads: int, device: str) -> dict[str, Any] | None:
-    judging, judge = _problem(problem).judging, judge_setting(problem, threads, device)
-    if judging is None or judge is None:
-        return None
-    return {**judging.to_dict(), "classifier_key": judge.original_key(0)}
 
 
 def check_setting(setting: Setting) -> None:
@@ -128,17 +122,9 @@ def original_weights(
     """Train the original model and give its weights as a safetensors file's content."""
     torch.set_num_threads(setting.threads)
     key = setting.original_key(seed)
-    if checkpoint is not None and checkpoint.exists():
-        _discard_unusable(checkpoint, key)
-    model = train_original(
-        _problem(setting.problem),
-        _any_split(setting.problem),
-        seed,
-        progress,
-        device=setting.device,
-        checkpoint=checkpoint,
-        key=key,
-    )
+    _discard_unusable(checkpoint, key)
+    problem, split = _problem(setting.problem), _any_split(setting.problem)
+    model = train_original(problem, split, seed, progress, device=setting.device, checkpoint=checkpoint, key=key)
     state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     return save_tensors(state)
 
@@ -223,15 +209,16 @@ def _unlearned(
         keep_checkpoint=True,
         scorer=scorer,
     )
-    if checkpoint is not None and checkpoint.exists():
-        _discard_unusable(checkpoint, prepared.key)
+    _discard_unusable(checkpoint, prepared.key)
     result = prepared.run()
     timing = {"unlearning": result.seconds, "evaluation": result.evaluation_seconds}
     return _Done(result.point(), timing, telemetry(result.history), result.pictures)
 
 
-def _discard_unusable(path: Path, key: str) -> None:
+def _discard_unusable(path: Path | None, key: str) -> None:
     """A checkpoint that cannot be continued from is thrown away: the run starts over, as its owner would have it."""
+    if path is None or not path.exists():
+        return
     try:
         Checkpoint(path, key, 0).load()
     except GradPivotError as error:
@@ -275,7 +262,7 @@ def _data(problem: str) -> tuple[Any, Any]:
 def _any_split(problem: str) -> ForgetSplit:
     """Some split: what is forgotten does not matter to the original model or the data's digest."""
     train, test = _data(problem)
-    return ForgetSplit.by_index(train, test, [0], target=_target(problem))
+    return ForgetSplit.by_index(train, test, [0], target=_problem(problem).target)
 
 
 @lru_cache(maxsize=_AT_HAND)
@@ -283,8 +270,8 @@ def _split(problem: str, target: tuple[tuple[str, Any], ...], seed: int) -> Forg
     train, test = _data(problem)
     wanted = dict(target)
     if wanted["kind"] == "class":
-        return ForgetSplit.by_class(train, test, wanted["classes"], target=_target(problem))
-    split = ForgetSplit.random(train, test, wanted["fraction"], seed=seed, target=_target(problem))
+        return ForgetSplit.by_class(train, test, wanted["classes"], target=_problem(problem).target)
+    split = ForgetSplit.random(train, test, wanted["fraction"], seed=seed, target=_problem(problem).target)
     # One of the methods steers by never-seen data, and all must be scored on the same.
     return split.with_validation()
 
@@ -324,10 +311,6 @@ def _at_hand(kept: dict[Any, Any], key: Any, value: Any) -> None:
     while len(kept) >= _AT_HAND:
         kept.pop(next(iter(kept)))
     kept[key] = value
-
-
-def _target(problem: str) -> Any:
-    return _problem(problem).target
 
 
 def _hashable(target: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from gradpivot.errors import GradPivotError
 from gradpivot.experiments.recipes import finding, spaces
 from gradpivot.experiments.recipes.reading import load_recipe
-from gradpivot.experiments.recipes.recipe import Forgetting, numbers_in
+from gradpivot.experiments.recipes.recipe import ForgetSpec, numbers_in
 
 GOOD = """
 schema: gradpivot.recipe/1
@@ -217,7 +217,7 @@ def test_only_takes_parts(write):
     assert [s.name for s in recipe.only(methods=["cup", "Ga"]).series] == ["CUP", "GA"]
     assert [s.name for s in recipe.only(protocols=["paper"]).series] == ["GA"]
     assert recipe.only(seeds=5).seeds == 5
-    assert recipe.only(forget=[Forgetting(classes=(7,))]).forget == (Forgetting(classes=(7,)),)
+    assert recipe.only(forget=[ForgetSpec(classes=(7,))]).forget == (ForgetSpec(classes=(7,)),)
     assert recipe.only() == recipe
     with pytest.raises(GradPivotError, match="no method 'cupp'; did you mean 'cup'"):
         recipe.only(methods=["cupp"])

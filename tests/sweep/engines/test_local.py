@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gradpivot.errors import GradPivotError
-from gradpivot.experiments.recipes.recipe import Forgetting
+from gradpivot.experiments.recipes.recipe import ForgetSpec
 from gradpivot.sweep.engines import local
 from gradpivot.sweep.engines.local import LocalEngine
 from gradpivot.sweep.sweeping import Sweep
@@ -178,7 +178,7 @@ def test_a_sweep_that_is_stopped_loses_the_runs_in_flight_only(lab, expected, ho
 def test_two_sweeps_on_one_store_share_the_work(lab, expected):
     """Each is seen in a run of its own; both end with everything done, and every run was done once in all."""
     store = lab.store()
-    part = lab.recipe.only(methods=["ga"], forget=[Forgetting(classes=(0,))])
+    part = lab.recipe.only(methods=["ga"], forget=[ForgetSpec(classes=(0,))])
     before = Sweep(part, lab.setting, store, lab.Inline()).run().done
     store.close()
     started = len(lab.pids())

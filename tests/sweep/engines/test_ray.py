@@ -12,7 +12,7 @@ import pytest
 
 from gradpivot.errors import GradPivotError
 from gradpivot.sweep.engines import ray as ray_engine
-from gradpivot.sweep.engines.job import Outcome
+from gradpivot.sweep.engines.job import JobOutcome
 from gradpivot.sweep.engines.ray import RayEngine
 from gradpivot.sweep.sweeping import Sweep
 
@@ -77,7 +77,7 @@ def test_an_error_of_the_users_is_an_error_and_no_loss(lab, engine):
     lab.say("raise")
     assert engine.workers() == 2
     assert engine.slots() == 4
-    seen: list[Outcome] = []
+    seen: list[JobOutcome] = []
 
     class Watched:
         slots, workers, close, under_way = engine.slots, engine.workers, engine.close, engine.under_way

@@ -8,19 +8,16 @@ from typing import Annotated, Literal
 
 import tyro
 
-from gradpivot.cli.options.running import Run
+from gradpivot.cli.options.running import RunOptions
 
 __all__ = [
-    "ReproduceCifar10ClassOptions",
-    "ReproduceDdpmOptions",
-    "ReproduceDigitsOptions",
-    "ReproduceToyOptions",
+    "ReproduceCifar10ClassOptions", "ReproduceDdpmOptions", "ReproduceDigitsOptions", "ReproduceToyOptions",
     "ReproduceVaeOptions",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReproduceToyOptions(Run):
+class ReproduceToyOptions(RunOptions):
     """The paper's Figure 1: decision regions of five Gaussians after GA, WS and CUP.
 
     example: gradpivot reproduce toy --out runs/toy
@@ -35,7 +32,7 @@ class ReproduceToyOptions(Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReproduceDigitsOptions(Run):
+class ReproduceDigitsOptions(RunOptions):
     """CUP, WS and GA over equal-size spaces on digits, in our defaults and as printed, over several seeds.
 
     example: gradpivot reproduce digits --seeds 5 --out runs/digits
@@ -88,7 +85,7 @@ class ReproduceCifar10ClassOptions(PaperSweep):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReproduceVaeOptions(Run):
+class ReproduceVaeOptions(RunOptions):
     """The paper's VAE figure: the latent map of an autoencoder of MNIST, the digit 3 forgotten over γ.
 
     Also the share of the map that a classifier calls 3, and what became of the other digits. Killed or interrupted, the

@@ -16,22 +16,16 @@ if TYPE_CHECKING:
     from gradpivot.methods import Method
 
 __all__ = [
-    "DemoOptions",
-    "JudgeOptions",
-    "ProblemOptions",
-    "ProblemRun",
-    "Run",
-    "TraceOptions",
-    "TrainOptions",
+    "DemoOptions", "JudgeOptions", "ProblemOptions", "ProblemRun", "RunOptions", "TraceOptions", "TrainOptions",
     "UnlearnOptions",
-]
+]  # fmt: skip
 
 
 _PROBLEMS = f"{', '.join(list_problems())}, or yours as my_module:my_problem."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunOptions:
     """What every command that runs something has."""
 
     seed: int = 0
@@ -43,7 +37,7 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoOptions(Run):
+class DemoOptions(RunOptions):
     """Forget the digit 3 with CUP, WS and GA, and compare them with a retrained model.
 
     Writes results.json, results.csv, figures and report.html. Offline, about a minute. Interrupted, it continues when
@@ -61,7 +55,7 @@ class DemoOptions(Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProblemRun(Run):
+class ProblemRun(RunOptions):
     """What every command that computes on a problem of the user's has."""
 
     problem: Annotated[str, tyro.conf.arg(help=_PROBLEMS)] = "digits"

@@ -8,13 +8,9 @@ from pathlib import Path
 import tyro
 
 __all__ = [
-    "CompareOptions",
-    "RecipesOptions",
-    "StoreCheckOptions",
-    "StoreExportOptions",
-    "StoreImportOptions",
+    "CompareOptions", "RecipesOptions", "StoreCheckOptions", "StoreExportOptions", "StoreImportOptions",
     "SweepOptions",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,14 +100,20 @@ class RecipesOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreExportOptions:
+class InStore:
+    """What the commands on a store that is there have."""
+
+    store: tyro.conf.Positional[Path]
+    """The store."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreExportOptions(InStore):
     """Write a store's finished runs as JSON lines, to be committed or merged.
 
     example: gradpivot store export runs/digits digits.jsonl
     """
 
-    store: tyro.conf.Positional[Path]
-    """The store."""
     file: tyro.conf.Positional[Path]
     """Where to."""
     pictures: bool = True
@@ -132,11 +134,8 @@ class StoreImportOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreCheckOptions:
+class StoreCheckOptions(InStore):
     """Read every finished run of a store, check it, and name what is damaged.
 
     example: gradpivot store check runs/digits
     """
-
-    store: tyro.conf.Positional[Path]
-    """The store."""

@@ -26,9 +26,9 @@ from gradpivot.errors import GradPivotError
 
 __all__ = ["gunzipped", "read_members"]
 
-_CHUNK = 2**20
+_UNPACK_CHUNK = 2**20
 _MEMBERS = 10_000
-_BESIDE = 2**28
+_SLACK = 2**28
 """What an archive may hold beside what is wanted of it. A tar's own headers are read whole before anybody can count."""
 _BROKEN = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, gzip.BadGzipFile, EOFError, NotImplementedError,
@@ -52,7 +52,7 @@ def read_members(path: Path, limits: Mapping[str, int], whole: int | None = None
     Raises:
         GradPivotError: if the archive is damaged, or hostile.
     """
-    whole = sum(limits.values()) + _BESIDE if whole is None else whole
+    whole = sum(limits.values()) + _SLACK if whole is None else whole
     try:
         with path.open("rb") as file:
             head = file.read(512)
@@ -208,7 +208,7 @@ class _Part(io.RawIOBase):
 def _bounded(stream: Any, name: str, limit: int, path: Path | None) -> bytes:
     """All of a stream, never more than ``limit`` bytes: what a header declares need not be what follows."""
     parts, left = [], limit
-    while data := stream.read(min(_CHUNK, left + 1)):
+    while data := stream.read(min(_UNPACK_CHUNK, left + 1)):
         left -= len(data)
         if left < 0:
             _check_size(name, limit + 1, limit, path)

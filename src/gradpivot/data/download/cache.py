@@ -29,7 +29,7 @@ __all__ = [
     "state_of", "write_manifest",
 ]  # fmt: skip
 
-_SCHEMA = "gradpivot.data/1"
+MANIFEST_SCHEMA = "gradpivot.data/1"
 _MANIFEST = "manifest.json"
 State = Literal["here", "not here", "damaged"]
 # Files whose digest was right, by what the file system says of them: a sweep loads the same file again and again.
@@ -58,7 +58,7 @@ class Manifest:
     source: str
     licence: str
     date: str
-    schema: str = _SCHEMA
+    schema: str = MANIFEST_SCHEMA
 
 
 def data_folder() -> Path:
@@ -127,7 +127,7 @@ def read_manifest(name: str) -> Manifest | None:
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
         return None
     whole = isinstance(manifest.size, int) and isinstance(manifest.sha256, str)
-    return manifest if whole and manifest.schema == _SCHEMA and manifest.name == name else None
+    return manifest if whole and manifest.schema == MANIFEST_SCHEMA and manifest.name == name else None
 
 
 def write_manifest(known: Entry, source: str) -> Manifest:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradpivot.data.download.catalogue import entry
+from gradpivot.data.download.catalogue import CIFAR10_BATCHES, entry
 from gradpivot.data.readers.images import Arrays, load_images
 from gradpivot.data.readers.pickled import read_batch
 from gradpivot.data.readers.png import decode_rgb
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["decode", "load_cifar10", "official_files"]
 
-_BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 _SIDE, _PIXELS = 32, 32 * 32
 _RECORD = 1 + 3 * _PIXELS
 Batch = tuple[np.ndarray, np.ndarray]
@@ -46,7 +45,7 @@ def decode(found: Mapping[str, bytes]) -> Arrays | None:
         "": _from_pickles,
     }
     for ending, read in forms.items():
-        if all(f"{name}{ending}" in found for name in _BATCHES):
+        if all(f"{name}{ending}" in found for name in CIFAR10_BATCHES):
             batches = read(found)
             images = [images.reshape(-1, 3, _SIDE, _SIDE) for images, _ in batches]
             labels = [labels.astype(np.int64) for _, labels in batches]
@@ -63,7 +62,7 @@ def official_files(arrays: Arrays) -> Iterator[tuple[str, bytes]]:
     """The six files of the binary version: a label byte, then the red, green and blue planes, for each image."""
     size = len(arrays["train_labels"]) // 5
     parts = [("train", slice(i * size, (i + 1) * size)) for i in range(5)] + [("test", slice(None))]
-    for name, (part, chosen) in zip(_BATCHES, parts, strict=True):
+    for name, (part, chosen) in zip(CIFAR10_BATCHES, parts, strict=True):
         labels = arrays[f"{part}_labels"][chosen].astype(np.uint8)
         images = arrays[f"{part}_images"][chosen].reshape(len(labels), -1)
         yield f"{name}.bin", np.concatenate([labels[:, None], images], axis=1).tobytes()
@@ -71,7 +70,7 @@ def official_files(arrays: Arrays) -> Iterator[tuple[str, bytes]]:
 
 def _from_binary(found: Mapping[str, bytes]) -> list[Batch]:
     batches = []
-    for name in _BATCHES:
+    for name in CIFAR10_BATCHES:
         content = found[f"{name}.bin"]
         if len(content) % _RECORD:
             raise GradPivotError(f"{name}.bin has {len(content):,} bytes, no multiple of {_RECORD}; get it again")
@@ -82,7 +81,7 @@ def _from_binary(found: Mapping[str, bytes]) -> list[Batch]:
 
 def _from_pickles(found: Mapping[str, bytes]) -> list[Batch]:
     batches = []
-    for name in _BATCHES:
+    for name in CIFAR10_BATCHES:
         pixels, labels = read_batch(found[name], name)
         if pixels.shape[1] != 3 * _PIXELS:
             raise GradPivotError(f"{name} has images of {pixels.shape[1]} bytes, not {3 * _PIXELS}; get it again")
@@ -99,7 +98,7 @@ def _from_sheets(found: Mapping[str, bytes]) -> list[Batch]:
     heights = [size] * 5 + [form.test]
     starts = np.cumsum([0, *heights])
     batches = []
-    for name, height, start in zip(_BATCHES, heights, starts, strict=False):
+    for name, height, start in zip(CIFAR10_BATCHES, heights, starts, strict=False):
         pixels = decode_rgb(found[f"{name}.png"], _PIXELS, height, f"{name}.png")
         batches.append((np.ascontiguousarray(pixels.transpose(0, 2, 1)), labels[start : start + height]))
     return batches

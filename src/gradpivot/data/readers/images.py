@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradpivot.data.download.cache import cached_file
-from gradpivot.data.download.catalogue import Entry, Images, entry
+from gradpivot.data.download.catalogue import Entry, ImageFiles, entry
 from gradpivot.errors import GradPivotError
 from gradpivot.runtime import replacing
 
@@ -104,7 +104,7 @@ def check_digest(known: Entry, files: Iterable[tuple[str, bytes]]) -> None:
         raise GradPivotError(f"{known.name} lacks {', '.join(missing)}")
 
 
-def _form(images: Images) -> dict[str, tuple[tuple[int, ...], str]]:
+def _form(images: ImageFiles) -> dict[str, tuple[tuple[int, ...], str]]:
     form: dict[str, tuple[tuple[int, ...], str]] = {}
     for part, count in (("train", images.train), ("test", images.test)):
         form[f"{part}_images"] = ((count, *images.shape), "uint8")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode", "load_fashion_mnist", "load_mnist", "load_mnist16", "official_files", "read_idx"]
 
-_FILES = {
+_IDX_FILES = {
     "train_images": "train-images-idx3-ubyte",
     "train_labels": "train-labels-idx1-ubyte",
     "test_images": "t10k-images-idx3-ubyte",
@@ -75,7 +75,7 @@ def load_fashion_mnist() -> tuple[TensorDataset, TensorDataset]:
 def decode(found: Mapping[str, bytes]) -> Arrays | None:
     """The images and labels of four idx files, plain or gzipped; None if they are not all there."""
     arrays: Arrays = {}
-    for part, name in _FILES.items():
+    for part, name in _IDX_FILES.items():
         content = _content(found, name)
         if content is None:
             return None
@@ -86,7 +86,7 @@ def decode(found: Mapping[str, bytes]) -> Arrays | None:
 
 def official_files(arrays: Arrays) -> Iterator[tuple[str, bytes]]:
     """The four idx files, byte for byte."""
-    for part, name in _FILES.items():
+    for part, name in _IDX_FILES.items():
         array = arrays[part].astype(np.uint8)
         array = array[:, 0] if array.ndim == 4 else array
         yield name, struct.pack(f">I{array.ndim}I", 0x800 + array.ndim, *array.shape) + array.tobytes()

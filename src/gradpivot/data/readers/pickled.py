@@ -87,14 +87,14 @@ class _Array:
         _, shape, kind, fortran, content = state
         # Python 3 writes bytes as text in Latin-1 for old protocols.
         content = content.encode("latin1") if isinstance(content, str) else content
-        if not isinstance(kind, _Kind) or kind.name not in ("u1", "|u1") or fortran:
+        if not isinstance(kind, _PickledKind) or kind.name not in ("u1", "|u1") or fortran:
             raise TypeError("the array is not one of bytes in rows")
         if not isinstance(content, bytes) or math.prod(shape) != len(content):
             raise ValueError("the array is cut short")
         self.shape, self.content = tuple(int(size) for size in shape), content
 
 
-class _Kind:
+class _PickledKind:
     """Stands for numpy.dtype: keeps its name."""
 
     def __init__(self, name: Any, *_: Any) -> None:
@@ -121,7 +121,7 @@ def _encoded(text: str, encoding: str) -> bytes:
 _STAND_INS = {
     **{(f"numpy.{core}.multiarray", "_reconstruct"): _reconstructed for core in ("core", "_core")},
     ("numpy", "ndarray"): _ArrayType,
-    ("numpy", "dtype"): _Kind,
+    ("numpy", "dtype"): _PickledKind,
     ("_codecs", "encode"): _encoded,
 }
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode", "load_svhn", "read_mat"]
 
-_FILES = {"train": "train_32x32.mat", "test": "test_32x32.mat"}
+_MAT_FILES = {"train": "train_32x32.mat", "test": "test_32x32.mat"}
 
 
 def load_svhn() -> tuple[TensorDataset, TensorDataset]:
@@ -30,10 +30,10 @@ def load_svhn() -> tuple[TensorDataset, TensorDataset]:
 
 def decode(found: Mapping[str, bytes]) -> Arrays | None:
     """The images and digits of the two MATLAB files; None if they are not both there."""
-    if not all(name in found for name in _FILES.values()):
+    if not all(name in found for name in _MAT_FILES.values()):
         return None
     arrays: Arrays = {}
-    for part, name in _FILES.items():
+    for part, name in _MAT_FILES.items():
         arrays[f"{part}_images"], arrays[f"{part}_labels"] = read_mat(found[name], name)
     return arrays
 

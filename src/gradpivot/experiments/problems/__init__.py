@@ -14,8 +14,6 @@ from pathlib import Path
 
 __all__ = ["list_problems", "problem_paths"]
 
-PROBLEM_ENTRY_POINTS = "gradpivot.problems"
-
 
 def list_problems() -> list[str]:
     """The names of the built-in and installed problems."""
@@ -25,7 +23,7 @@ def list_problems() -> list[str]:
 @cache
 def problem_paths() -> dict[str, str]:
     """The import path of each problem by its name; ours win. Nothing is imported: problems need torch."""
-    installed = {entry.name: entry.value for entry in entry_points(group=PROBLEM_ENTRY_POINTS)}
+    installed = {entry.name: entry.value for entry in entry_points(group="gradpivot.problems")}
     return installed | dict(_built_in())
 
 

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from gradpivot.data import load_cifar10, load_mnist16
 from gradpivot.evaluate import Judging
 from gradpivot.experiments.problem import Problem
 from gradpivot.methods import Retrain
+from gradpivot.models import paper_unet, small_unet
+from gradpivot.tasks import Diffusion
 
 __all__ = ["cifar10_ddpm", "mnist_ddpm"]
 
-SUITED = {"batch_size": 128, "augment": "none"}
-"""The paper's batches. Shifted images would teach a generator black borders."""
+# The paper's batches. Shifted images would teach a generator black borders.
+_diffusion = partial(Problem, task=Diffusion(classes=10), settings={"batch_size": 128, "augment": "none"})
+_adam = partial(Retrain, optimizer="adam", batch_size=128, weight_decay=0, max_norm=1.0)
 
 
 def mnist_ddpm() -> Problem:
-    """Digits at 16×16 and 0.65 million weights; torch and diffusers are imported only when it is asked for."""
-    from gradpivot.data import load_mnist16
-    from gradpivot.models import small_unet
-    from gradpivot.tasks import Diffusion
-
-    return Problem(
+    """Digits at 16×16 and 0.65 million weights."""
+    return _diffusion(
         name="mnist-ddpm",
         load=load_mnist16,
         model=small_unet,
-        training=Retrain(optimizer="adam", lr=1e-3, epochs=3, batch_size=128, weight_decay=0, max_norm=1.0, ema=0.999),
-        task=Diffusion(classes=10),
-        settings=SUITED,
+        training=_adam(lr=1e-3, epochs=3, ema=0.999),
         # By the classifier's own features distances are smaller than Inception's; 100 is far beyond anything legible.
         judging=Judging(classifier="mnist16", rescale=100.0, forgotten_samples=500),
     )
@@ -35,26 +35,11 @@ def cifar10_ddpm() -> Problem:
 
     Averaged with a decay of 0.9999 as DDPM was; the paper does not say.
     """
-    from gradpivot.data import load_cifar10
-    from gradpivot.models import paper_unet
-    from gradpivot.tasks import Diffusion
-
-    return Problem(
+    return _diffusion(
         name="cifar10-ddpm",
         load=load_cifar10,
         model=paper_unet,
-        training=Retrain(
-            optimizer="adam",
-            lr=1e-4,
-            epochs=205,
-            batch_size=128,
-            weight_decay=0,
-            schedule="constant",
-            max_norm=1.0,
-            ema=0.9999,
-        ),
-        task=Diffusion(classes=10),
-        settings=SUITED,
+        training=_adam(lr=1e-4, epochs=205, schedule="constant", ema=0.9999),
         # The paper's judge is a ResNet trained on the same data; 94 % is what the one at hand is right on.
         judging=Judging(classifier="cifar10", least=0.9, features=("inception",), samples=500),
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from gradpivot.data import load_digits
 from gradpivot.experiments.problem import Problem
 from gradpivot.methods import CUP, GA, WS, Method, Retrain
+from gradpivot.models import Images, SmallCNN
 
 __all__ = ["GAMMAS", "demo_series", "digits", "study_series"]
 
@@ -11,13 +13,11 @@ BATCH_SIZE = 8
 """146 samples of a class in batches of 8 are 19 steps an epoch, as 5,000 in batches of 256 are for CIFAR-10."""
 
 GAMMAS = tuple(round(0.1 * i, 1) for i in range(11))
+"""0, 0.1, …, 1."""
 
 
 def digits() -> Problem:
-    """The problem; torch is imported only when it is asked for."""
-    from gradpivot.data import load_digits
-    from gradpivot.models import Images, SmallCNN
-
+    """The problem."""
     return Problem(
         name="digits",
         load=load_digits,
@@ -50,8 +50,7 @@ def study_series() -> dict[str, list[Method]]:
     """
     series: dict[str, list[Method]] = {}
     for protocol, suffix in (("clean", ""), ("paper", " as printed")):
-        series[f"CUP{suffix}"] = list(CUP.space(protocol, batch_size=BATCH_SIZE))
-        series[f"WS{suffix}"] = list(WS.space(protocol, batch_size=BATCH_SIZE))
-        series[f"GA{suffix}"] = list(GA.space(protocol, batch_size=BATCH_SIZE))
+        for kind in (CUP, WS, GA):
+            series[f"{kind.title}{suffix}"] = list(kind.space(protocol, batch_size=BATCH_SIZE))
         series[f"CUP dial{suffix}"] = [CUP.protocol(protocol, gamma=gamma, batch_size=BATCH_SIZE) for gamma in GAMMAS]
     return series

@@ -6,8 +6,10 @@ The paper says "one-layer network with 16 neurons"; one hidden layer of 16 does 
 
 from __future__ import annotations
 
+from gradpivot.data import load_gaussians
 from gradpivot.experiments.problem import Problem
 from gradpivot.methods import CUP, GA, WS, Method, Retrain
+from gradpivot.models import MLP
 
 __all__ = ["FORGOTTEN", "toy", "toy_methods"]
 
@@ -16,10 +18,7 @@ FORGOTTEN = 2
 
 
 def toy() -> Problem:
-    """The problem; torch is imported only when it is asked for."""
-    from gradpivot.data import load_gaussians
-    from gradpivot.models import MLP
-
+    """The problem."""
     return Problem(
         name="toy",
         load=load_gaussians,

@@ -28,7 +28,7 @@ from typing import Any
 
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.experiments.recipes.finding import KEYS, recipe_content
-from gradpivot.experiments.recipes.recipe import SCHEMA, Forgetting, Recipe, Series, numbers_in
+from gradpivot.experiments.recipes.recipe import RECIPE_SCHEMA, ForgetSpec, Recipe, SeriesSpec, numbers_in
 from gradpivot.experiments.recipes.spaces import number, space
 from gradpivot.methods import list_methods, method_class
 from gradpivot.runtime import import_path
@@ -55,8 +55,8 @@ def load_recipe(name: str | Path) -> Recipe:
 
 def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
     _only_keys(content, KEYS, "the recipe")
-    if content.get("schema") != SCHEMA:
-        raise GradPivotError(f"its schema is {content.get('schema')!r}; this version reads {SCHEMA!r}")
+    if content.get("schema") != RECIPE_SCHEMA:
+        raise GradPivotError(f"its schema is {content.get('schema')!r}; this version reads {RECIPE_SCHEMA!r}")
     for needed in ("problem", "forget", "protocols"):
         if not content.get(needed):
             raise GradPivotError(f"it has no {needed!r}; see 'gradpivot recipes digits' for a whole one")
@@ -93,7 +93,7 @@ def _import_module_of(problem: str) -> None:
             import_path(problem)
 
 
-def _forgettings(given: Any) -> tuple[Forgetting, ...]:
+def _forgettings(given: Any) -> tuple[ForgetSpec, ...]:
     entries = given if isinstance(given, list) else [given]
     found = []
     for entry in entries:
@@ -103,11 +103,11 @@ def _forgettings(given: Any) -> tuple[Forgetting, ...]:
         if fraction is not None and not isinstance(fraction, int | float):
             raise GradPivotError(f"forget: fraction is {fraction!r}; give a number between 0 and 1")
         classes = numbers_in(entry["classes"]) if "classes" in entry else ()
-        found.append(Forgetting(classes=classes, fraction=fraction))
+        found.append(ForgetSpec(classes=classes, fraction=fraction))
     return tuple(found)
 
 
-def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[Series]:
+def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[SeriesSpec]:
     where = f"protocol {label}"
     _only_keys(content, _PROTOCOL_KEYS, where)
     base = content.get("base", label if label in ("paper", "clean") else "clean")
@@ -120,7 +120,7 @@ def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[Series]:
             methods = space(str(base), shared, _mapping(entry, "a series"))
         except GradPivotError as error:
             raise GradPivotError(f"{where}, {name}: {error}") from None
-        yield Series(name=str(name), protocol=label, methods=methods)
+        yield SeriesSpec(name=str(name), protocol=label, methods=methods)
     # Last: a series may name somebody's own method, whose settings are known from then on.
     _check_shared(shared, f"{where}, settings")
 

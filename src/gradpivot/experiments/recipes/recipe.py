@@ -10,15 +10,15 @@ from typing import Any
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.methods import Method
 
-__all__ = ["Forgetting", "Recipe", "Series", "filled", "numbers_in", "repeated"]
+__all__ = ["ForgetSpec", "Recipe", "SeriesSpec", "filled", "numbers_in", "repeated"]
 
-SCHEMA = "gradpivot.recipe/1"
+RECIPE_SCHEMA = "gradpivot.recipe/1"
 _MOST_CLASSES = 100_000
 """More than this is a slip of the pen."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forgetting:
+class ForgetSpec:
     """What is forgotten: each of some classes on its own, or a random share of the training data."""
 
     classes: tuple[int, ...] = ()
@@ -39,7 +39,7 @@ class Forgetting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class SeriesSpec:
     """One method over its space, in one protocol.
 
     Attributes:
@@ -77,9 +77,9 @@ class Recipe:
     title: str
     about: str
     problem: str
-    forget: tuple[Forgetting, ...]
+    forget: tuple[ForgetSpec, ...]
     seeds: int
-    series: tuple[Series, ...]
+    series: tuple[SeriesSpec, ...]
     reference: str = "retrain"
 
     def __post_init__(self) -> None:
@@ -105,11 +105,8 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary with every setting spelled out."""
         return {
-            "schema": SCHEMA,
-            "name": self.name,
-            "title": self.title,
-            "about": self.about,
-            "problem": self.problem,
+            "schema": RECIPE_SCHEMA,
+            **{name: getattr(self, name) for name in ("name", "title", "about", "problem")},
             "forget": [dataclasses.asdict(forgetting) for forgetting in self.forget],
             "seeds": self.seeds,
             "reference": self.reference,
@@ -130,7 +127,7 @@ class Recipe:
         methods: Sequence[str] | None = None,
         without: Sequence[str] = (),
         protocols: Sequence[str] | None = None,
-        forget: Sequence[Forgetting] | None = None,
+        forget: Sequence[ForgetSpec] | None = None,
         seeds: int | None = None,
     ) -> Recipe:
         """A part of the recipe: some methods (by series or method name), all but some, protocols, targets or seeds.
@@ -164,7 +161,7 @@ class Recipe:
         )
         return replace(self, series=series)
 
-    def _named(self, names: Sequence[str]) -> list[Series]:
+    def _named(self, names: Sequence[str]) -> list[SeriesSpec]:
         """The series of these names or methods, in any case of letters."""
         wanted = [name.casefold() for name in names]
         _known("method", wanted, [n.casefold() for s in self.series for n in (s.method, s.name)])

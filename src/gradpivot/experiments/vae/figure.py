@@ -35,8 +35,8 @@ __all__ = ["VaeOutcome", "latent_codes", "run_vae"]
 Report = Callable[[int, int, str], None]
 """Called with (models done, models in all, what is made now)."""
 
-_SCHEMA = "gradpivot.vae/1"
-_BATCH = 500
+VAE_SCHEMA = "gradpivot.vae/1"
+_MAP_BATCH = 500
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def latent_codes(side: int) -> Tensor:
 
 @torch.no_grad()
 def _map(model: VAE | nn.Module, side: int) -> Iterator[Tensor]:
-    for codes in torch.split(latent_codes(side), _BATCH):
+    for codes in torch.split(latent_codes(side), _MAP_BATCH):
         yield model.decode(codes).sigmoid()  # type: ignore[operator]
 
 
@@ -228,7 +228,7 @@ def _test_losses(model: nn.Module, task: Autoencoding, split: ForgetSplit) -> tu
     """
     images, labels = split.test.tensors
     with isolated(derive(0, "judge")):
-        batches = zip(images.split(_BATCH), labels.split(_BATCH), strict=True)
+        batches = zip(images.split(_MAP_BATCH), labels.split(_MAP_BATCH), strict=True)
         losses = torch.cat([task.losses(model, batch).double() for batch in batches]) * images[0].numel()
     forgotten = np.isin(split.test_labels, split.classes)
     numbers = losses.numpy()
@@ -261,7 +261,7 @@ def _summary(
         if row["gamma"] is not None and not row["diverged"]
     ]
     return {
-        "schema": _SCHEMA,
+        "schema": VAE_SCHEMA,
         "data": recipe.name,
         "forgotten": forgotten,
         "models": list(rows),

@@ -20,14 +20,8 @@ from gradpivot.errors import GradPivotError
 from gradpivot.runtime import replacing
 
 __all__ = [
-    "check_constants",
-    "class_name",
-    "constants",
-    "load_weights",
-    "save_weights",
-    "structure",
-    "weights_digest",
-]
+    "check_constants", "class_name", "constants", "load_weights", "save_weights", "structure", "weights_digest",
+]  # fmt: skip
 
 _MOST_CONSTANTS = 64
 """Larger buffers that are not saved are tables a model computes by itself."""

@@ -16,7 +16,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.results import Record
 from gradpivot.sweep.cell import Cell, Setting
 
-__all__ = ["Answer", "Engine", "Job", "Outcome", "Pace", "Resources", "perform"]
+__all__ = ["Answer", "Engine", "Job", "JobOutcome", "Pace", "Resources", "perform"]
 
 _LONGEST = 400
 """Characters of somebody's error that are told; the log has all of it."""
@@ -68,7 +68,7 @@ def _telling(method: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class JobOutcome:
     """What became of a job.
 
     Attributes:
@@ -150,7 +150,7 @@ class Engine(Protocol):
         """Take a job."""
         ...
 
-    def wait(self, seconds: float) -> list[Outcome]:
+    def wait(self, seconds: float) -> list[JobOutcome]:
         """What has ended since the last call, waiting up to ``seconds`` for something to end."""
         ...
 
@@ -164,7 +164,7 @@ class Engine(Protocol):
 
 
 class Answer(NamedTuple):
-    """What a worker sends back; the fields are those of :class:`Outcome`."""
+    """What a worker sends back; the fields are those of :class:`JobOutcome`."""
 
     value: Record | bytes | None
     error: str | None

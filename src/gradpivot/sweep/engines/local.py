@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.sweep.engines.job import Answer, Job, Outcome, Pace, Resources
+from gradpivot.sweep.engines.job import Answer, Job, JobOutcome, Pace, Resources
 
 __all__ = ["LocalEngine", "start"]
 
@@ -65,10 +65,10 @@ class LocalEngine:
             self._workers = [self._start() for _ in range(self._jobs)]
         min(self._workers, key=lambda w: len(w.queue)).give(job)
 
-    def wait(self, seconds: float) -> list[Outcome]:
+    def wait(self, seconds: float) -> list[JobOutcome]:
         """What has ended since the last call."""
         ready = wait([w.connection for w in self._workers], timeout=seconds)
-        outcomes: list[Outcome] = []
+        outcomes: list[JobOutcome] = []
         for place, one in enumerate(self._workers):
             if one.connection in ready:
                 try:
@@ -77,7 +77,7 @@ class LocalEngine:
                     if isinstance(told, Pace):
                         one.pace = told
                     else:
-                        outcomes.append(Outcome(job=one.done(), **told._asdict()))
+                        outcomes.append(JobOutcome(job=one.done(), **told._asdict()))
                 except (EOFError, OSError):
                     outcomes += self._replace(place)
         return outcomes
@@ -92,7 +92,7 @@ class LocalEngine:
             one.stop()
         self._workers = []
 
-    def _replace(self, place: int) -> list[Outcome]:
+    def _replace(self, place: int) -> list[JobOutcome]:
         """A new worker for one that is gone; its queue goes to the new one, except what it was doing."""
         dead = self._workers[place]
         dead.stop()
@@ -104,7 +104,7 @@ class LocalEngine:
         outcomes = []
         if dead.queue:
             why = f"its worker was killed by signal {-how}" if how and how < 0 else f"its worker ended with {how}"
-            outcomes.append(Outcome(job=dead.queue.popleft(), lost=why))
+            outcomes.append(JobOutcome(job=dead.queue.popleft(), lost=why))
         for job in dead.queue:
             self._workers[place].give(job)
         return outcomes

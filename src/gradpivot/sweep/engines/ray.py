@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gradpivot.errors import GradPivotError, to_install
-from gradpivot.sweep.engines.job import Answer, Job, Outcome, Pace, Resources, perform
+from gradpivot.sweep.engines.job import Answer, Job, JobOutcome, Pace, Resources, perform
 
 __all__ = ["RayEngine", "start"]
 
@@ -72,7 +72,7 @@ class RayEngine:
         """Hand the job to the cluster."""
         self._running[self._task.remote(job, self._references(job), str(Path.cwd()))] = job
 
-    def wait(self, seconds: float) -> list[Outcome]:
+    def wait(self, seconds: float) -> list[JobOutcome]:
         """What has ended since the last call."""
         if not self._running:
             time.sleep(seconds)
@@ -103,21 +103,21 @@ class RayEngine:
                 self._weights[file] = self._ray.put(file.read_bytes())
         return [self._weights[file] for file in files]
 
-    def _outcome(self, reference: Any) -> Outcome:
+    def _outcome(self, reference: Any) -> JobOutcome:
         job = self._running.pop(reference)
         lost = self._ray.exceptions
         try:
             answer: Answer = self._ray.get(reference)
-            return Outcome(job=job, **answer._asdict())
+            return JobOutcome(job=job, **answer._asdict())
         except (lost.NodeDiedError, lost.ObjectLostError, lost.OwnerDiedError) as gone:
-            return Outcome(job=job, lost=_first_line(gone), blameless=True)
+            return JobOutcome(job=job, lost=_first_line(gone), blameless=True)
         except (lost.WorkerCrashedError, lost.OutOfMemoryError, lost.TaskCancelledError) as gone:
             # A node's death is at times told as its worker's.
             self._looked = -_LOOK_AT_CLUSTER
-            return Outcome(job=job, lost=_first_line(gone))
+            return JobOutcome(job=job, lost=_first_line(gone))
         except lost.RayError as wrong:
             # Such as a node without gradpivot: a traceback whose last line says what is wrong.
-            return Outcome(job=job, error=_lines(wrong)[-1], fatal=True)
+            return JobOutcome(job=job, error=_lines(wrong)[-1], fatal=True)
 
 
 def _performed(job: Job, weights: list[Any], where: str) -> Answer:

@@ -17,8 +17,6 @@ from gradpivot.sweep.engines.job import Engine, Resources
 
 __all__ = ["list_engines", "start_engine"]
 
-ENGINE_ENTRY_POINTS = "gradpivot.engines"
-
 
 def list_engines() -> list[str]:
     """The names of the built-in and installed engines."""
@@ -33,18 +31,16 @@ def start_engine(name: str, resources: Resources) -> Engine:
     """
     path = _paths().get(name, name)
     if ":" not in path:
-        hint = did_you_mean(name, _paths())
-        raise GradPivotError(
-            f"there is no engine {name!r}{hint} The engines are {', '.join(list_engines())}; your own goes in as "
-            f"my_module:start"
-        )
+        known = ", ".join(list_engines())
+        told = f"there is no engine {name!r}{did_you_mean(name, _paths())} The engines are {known}"
+        raise GradPivotError(f"{told}; your own goes in as my_module:start")
     engine: Engine = import_path(path)(resources)
     return engine
 
 
 def _paths() -> dict[str, str]:
     """The import path of each engine by its name; ours win."""
-    found = {entry.name: entry.value for entry in entry_points(group=ENGINE_ENTRY_POINTS)}
+    found = {entry.name: entry.value for entry in entry_points(group="gradpivot.engines")}
     for file in pkgutil.iter_modules(gradpivot.sweep.engines.__path__):
         module = f"gradpivot.sweep.engines.{file.name}"
         if "start" in vars(importlib.import_module(module)):

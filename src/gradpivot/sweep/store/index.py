@@ -17,7 +17,7 @@ from gradpivot.errors import GradPivotError
 
 __all__ = ["Index"]
 
-_PATIENCE = 60.0
+_INDEX_PATIENCE = 60.0
 """Seconds to wait for another process's write."""
 _PAGE_ROOM = 1 << 17
 """With less room than this, SQLite cannot extend its files."""
@@ -82,7 +82,7 @@ def _connected(path: Path, tables: str) -> sqlite3.Connection:
 
 def _opened(path: Path, tables: str) -> sqlite3.Connection:
     # Autocommit mode: transactions are ours. Other processes' writes are waited for.
-    index = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+    index = sqlite3.connect(path, timeout=_INDEX_PATIENCE, isolation_level=None, check_same_thread=False)
     try:
         _switch_to_wal(index)
         # The runs' files are the truth: after a power cut the index may lose its last lines, and finds them again.
@@ -99,7 +99,7 @@ def _opened(path: Path, tables: str) -> sqlite3.Connection:
 
 def _switch_to_wal(index: sqlite3.Connection) -> None:
     """Several processes may read while one writes. SQLite does not wait by itself when two switch at once."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _INDEX_PATIENCE
     while True:
         try:
             index.execute("PRAGMA journal_mode = WAL")

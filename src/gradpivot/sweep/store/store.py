@@ -29,7 +29,7 @@ from gradpivot.sweep.store.records import Records, Stamp
 
 __all__ = ["Failure", "Store"]
 
-SCHEMA = "gradpivot.store/1"
+STORE_SCHEMA = "gradpivot.store/1"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS records (key TEXT PRIMARY KEY, size INTEGER, modified INTEGER, row TEXT);
 CREATE TABLE IF NOT EXISTS failures (key TEXT PRIMARY KEY, what TEXT, reason TEXT, seen REAL);
@@ -237,7 +237,7 @@ class Store:
                 raise GradPivotError(
                     f"there is no store in {self.folder}; make one with 'gradpivot sweep digits --store {self.folder}'"
                 )
-            _make_once(path, json.dumps({"schema": SCHEMA, "id": uuid.uuid4().hex}) + "\n")
+            _make_once(path, json.dumps({"schema": STORE_SCHEMA, "id": uuid.uuid4().hex}) + "\n")
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             schema, identity = content["schema"], str(content["id"])
@@ -245,8 +245,8 @@ class Store:
             raise GradPivotError(
                 f"{path} is damaged ({error}); delete that one file, the runs beside it are safe"
             ) from None
-        if schema != SCHEMA:
-            raise GradPivotError(f"{self.folder} has the schema {schema!r}; this version reads {SCHEMA!r}")
+        if schema != STORE_SCHEMA:
+            raise GradPivotError(f"{self.folder} has the schema {schema!r}; this version reads {STORE_SCHEMA!r}")
         return identity
 
 
