@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gradpivot.results.dial import Dial, dials
+from gradpivot.results.dial import DialCurve, dials
 from gradpivot.results.frontier import Point
 from gradpivot.results.record import Record
 
@@ -20,7 +20,7 @@ def line(record: Build, ua: dict[float, float | None], **others: float) -> list[
     ]
 
 
-def only(found: list[Dial]) -> Dial:
+def only(found: list[DialCurve]) -> DialCurve:
     (dial,) = found
     return dial
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from gradpivot.errors import GradPivotError
-from gradpivot.results._standings import SCHEMA, Standings, Table, standings
+from gradpivot.results._standings import STANDINGS_SCHEMA, Standings, Table, standings
 from gradpivot.results.frontier import Frontier
 from gradpivot.results.record import Record
 from gradpivot.results.series import Series, measures
@@ -311,7 +311,7 @@ def test_the_order_of_records_does_not_matter_and_sets_are_frontiers(
 
 def test_the_dictionary_is_json_with_its_schema(sweep: list[Record]) -> None:
     told = json.loads(json.dumps(standings(sweep).to_dict(), allow_nan=False))
-    assert told["schema"] == SCHEMA == "gradpivot.standings/1"
+    assert told["schema"] == STANDINGS_SCHEMA == "gradpivot.standings/1"
     table = told["tables"][0]
     assert (table["forgets"], table["seeds"]) == (["3", "10"], [0, 1, 2])
     cup = next(row for row in table["rows"] if row["name"] == "CUP")

@@ -4,11 +4,12 @@ from ._estimate import (
     spearman as spearman,
     student_quantile as student_quantile,
 )
+from ._sets import ComparedTables as ComparedTables, forget_words as forget_words
 from ._standings import Standings as Standings, Table as Table, standings as standings
 from .changes import really_changed as really_changed
 from .comparison import Comparison as Comparison
-from .dial import Dial as Dial
-from .frontier import Frontier as Frontier, Point as Point, read_scores as read_scores
+from .dial import DialCurve as DialCurve
+from .frontier import Frontier as Frontier, Point as Point, read_scores as read_scores, varying as varying
 from .generator_tables import compare_generators as compare_generators
 from .generators import (
     Generators as Generators,
@@ -28,15 +29,5 @@ from .pareto import (
 )
 from .ranking import CRITERIA as CRITERIA, Ranking as Ranking, Rival as Rival, comparable as comparable
 from .record import Record as Record, Role as Role
-from .selection import (
-    Condition as Condition,
-    check_metric as check_metric,
-    parse_conditions as parse_conditions,
-)
-from .series import (
-    Measure as Measure,
-    Series as Series,
-    SolutionSet as SolutionSet,
-    forget_words as forget_words,
-    measures as measures,
-)
+from .selection import Condition as Condition, check_metric as check_metric, parse_conditions as parse_conditions
+from .series import Measure as Measure, Series as Series, SolutionSet as SolutionSet, measures as measures

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from gradpivot.errors import GradPivotError
+from gradpivot.results._json import select
 from gradpivot.results.frontier import Frontier, Point
 
-__all__ = ["SCHEMA", "Comparison"]
+__all__ = ["COMPARISON_SCHEMA", "Comparison"]
 
-SCHEMA = "gradpivot.results/1"
+COMPARISON_SCHEMA = "gradpivot.results/1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +42,8 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary with its schema version."""
-        return {
-            "schema": SCHEMA,
-            "title": self.title,
-            "problem": dict(self.problem),
-            "original": self.original.to_dict(),
-            "retrained": self.retrained.to_dict() if self.retrained else None,
-            "frontiers": [frontier.to_dict() for frontier in self.frontiers],
-            "provenance": dict(self.provenance),
-        }
+        names = ("title", "problem", "original", "retrained", "frontiers", "provenance")
+        return {"schema": COMPARISON_SCHEMA, **select(self, *names)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Comparison:
@@ -58,18 +52,16 @@ class Comparison:
         Raises:
             GradPivotError: if the schema is another one.
         """
-        if values.get("schema") != SCHEMA:
+        if values.get("schema") != COMPARISON_SCHEMA:
             raise GradPivotError(
-                f"these results have the schema {values.get('schema')!r}; this version reads {SCHEMA!r}"
+                f"these results have the schema {values.get('schema')!r}; this version reads {COMPARISON_SCHEMA!r}"
             )
         retrained = values["retrained"]
         return cls(
-            title=values["title"],
-            problem=values["problem"],
+            **{name: values[name] for name in ("title", "problem", "provenance")},
             original=Point.from_dict(values["original"]),
             retrained=Point.from_dict(retrained) if retrained else None,
             frontiers=[Frontier.from_dict(frontier) for frontier in values["frontiers"]],
-            provenance=values["provenance"],
         )
 
     @classmethod
@@ -80,8 +72,7 @@ class Comparison:
             GradPivotError: if the file is missing, cut short or something else.
         """
         try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-            return cls.from_dict(values)
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
         except FileNotFoundError:
             raise GradPivotError(f"there is no file {path}; run 'gradpivot demo' to make one") from None
         except GradPivotError:

@@ -12,16 +12,17 @@ from itertools import pairwise
 from typing import Any
 
 from gradpivot.results._estimate import Estimate, estimate, spearman
-from gradpivot.results.frontier import Point
+from gradpivot.results._json import plain, select
+from gradpivot.results.frontier import Point, varying
 
-__all__ = ["Dial", "dials"]
+__all__ = ["DialCurve", "dials", "sort_key"]
 
 LEAST = 3
 """A dial has at least three values: two points always rise or fall evenly."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dial:
+class DialCurve:
     """A series walked along its knob with all other settings equal.
 
     Attributes:
@@ -53,21 +54,13 @@ class Dial:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary."""
         return {
-            "knob": self.knob,
-            "others": dict(self.others),
-            "values": list(self.values),
-            "spearman": self.rho and self.rho.to_dict(),
-            "jump": self.jump and self.jump.to_dict(),
-            "largest_jump": self.largest_jump,
-            "finite": self.finite,
-            "runs": self.runs,
-            "sets": self.sets,
-            "scores": {name: [e and e.to_dict() for e in column] for name, column in self.scores.items()},
-            "diverged": list(self.diverged),
+            **select(self, "knob", "others", "values"),
+            "spearman": plain(self.rho),
+            **select(self, "jump", "largest_jump", "finite", "runs", "sets", "scores", "diverged"),
         }
 
 
-def dials(sets: Sequence[Sequence[Point]], knob: str = "gamma") -> list[Dial]:
+def dials(sets: Sequence[Sequence[Point]], knob: str = "gamma") -> list[DialCurve]:
     """The dials of a series: one for each combination of its other settings with at least three knob values.
 
     Args:
@@ -82,12 +75,12 @@ def dials(sets: Sequence[Sequence[Point]], knob: str = "gamma") -> list[Dial]:
                 others = repr([item for item in point.settings.items() if item[0] != knob])
                 families.setdefault(others, {}).setdefault(index, []).append(point)
     walked = [lines for lines in families.values() if len({p.knob for line in lines.values() for p in line}) >= LEAST]
-    names = _varying([next(iter(lines.values()))[0] for lines in walked], knob)
+    names = varying([next(iter(lines.values()))[0] for lines in walked], knob)
     found = [_dial(list(lines.values()), knob, names) for lines in walked]
-    return sorted(found, key=lambda dial: [_sort_key(value) for value in dial.others.values()])
+    return sorted(found, key=lambda dial: [sort_key(value) for value in dial.others.values()])
 
 
-def _dial(lines: Sequence[Sequence[Point]], knob: str, names: Sequence[str]) -> Dial:
+def _dial(lines: Sequence[Sequence[Point]], knob: str, names: Sequence[str]) -> DialCurve:
     runs = [point for line in lines for point in line]
     columns: dict[float, list[Point]] = {}
     for point in runs:
@@ -96,7 +89,7 @@ def _dial(lines: Sequence[Sequence[Point]], knob: str, names: Sequence[str]) -> 
     alive = [sorted((p for p in line if not p.diverged), key=lambda p: p.knob or 0.0) for line in lines]
     jumps = [max(abs(b.scores.ua - a.scores.ua) for a, b in pairwise(line)) for line in alive if len(line) > 1]
     lost = tuple(sum(p.diverged is not None for p in columns[value]) for value in values)
-    return Dial(
+    return DialCurve(
         knob=knob, others={name: runs[0].settings.get(name) for name in names}, values=values,
         rho=estimate(spearman([p.knob or 0.0 for p in line], [p.scores.ua for p in line]) for line in alive),
         jump=estimate(jumps), largest_jump=max(jumps, default=None),
@@ -110,12 +103,7 @@ def _column(points: Sequence[Point], metric: str) -> Estimate | None:
     return estimate(float(getattr(p.scores, metric)) for p in points if not p.diverged)
 
 
-def _varying(examples: Sequence[Point], knob: str) -> list[str]:
-    """The settings that tell several dials of a series apart."""
-    names = dict.fromkeys(name for point in examples for name in point.settings if name != knob)
-    return [name for name in names if len({repr(p.settings.get(name)) for p in examples}) > 1]
-
-
-def _sort_key(value: object) -> tuple[int, float, str]:
+def sort_key(value: object) -> tuple[int, float, str]:
+    """Settings in order: numbers first, then texts."""
     number = isinstance(value, int | float)
     return (0, float(value), "") if number else (1, 0.0, str(value))  # type: ignore[arg-type]

@@ -11,10 +11,11 @@ from typing import Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import GenerationScores, LossScores, Scored, Scores, find_metric, standing_metrics
+from gradpivot.results._json import plain, select
 from gradpivot.results.pareto import distance, hypervolume, nondominated
 from gradpivot.results.selection import check_metric, parse_conditions
 
-__all__ = ["Frontier", "Point", "read_scores"]
+__all__ = ["Frontier", "Point", "read_scores", "varying"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,28 +55,24 @@ class Point:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary."""
-        return {
-            "label": self.label,
-            "settings": dict(self.settings),
-            "scores": self.scores.to_dict(),
-            "knob": self.knob,
-            "seconds": self.seconds,
-            "diverged": dict(self.diverged) if self.diverged else None,
-            "history": {name: list(column) for name, column in self.history.items()},
-        }
+        return select(self, *self.__dataclass_fields__)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Point:
         """Read back what :meth:`to_dict` wrote."""
+        knob = values["knob"]
         return cls(
-            label=values["label"],
-            settings=values["settings"],
+            **{name: values[name] for name in ("label", "settings", "diverged", "history")},
             scores=read_scores(values["scores"]),
-            knob=None if values["knob"] is None else float(values["knob"]),
+            knob=None if knob is None else float(knob),
             seconds=float(values["seconds"]),
-            diverged=values["diverged"],
-            history=values["history"],
         )
+
+
+def varying(points: Sequence[Point], *besides: str | None) -> list[str]:
+    """The settings in which the points differ, besides those named."""
+    names = dict.fromkeys(name for point in points for name in point.settings if name not in besides)
+    return [name for name in names if len({repr(point.settings.get(name)) for point in points}) > 1]
 
 
 def read_scores(values: Mapping[str, Any]) -> Scored:
@@ -176,12 +173,7 @@ class Frontier:
         wanted = ", ".join(str(c) for c in conditions)
         if not finite:
             raise GradPivotError(f"no point of {self.name} is finite; lower lr or set max_norm")
-        nearest = min(
-            finite,
-            key=lambda p: sum(
-                abs(float(getattr(p.scores, c.metric)) - c.bound) for c in conditions if not c.holds(p.scores)
-            ),
-        )
+        nearest = min(finite, key=lambda p: sum(c.miss(p.scores) for c in conditions))
         reached = ", ".join(
             f"{c.metric.upper()} {find_metric(c.metric).scale * getattr(nearest.scores, c.metric):.2f}"
             for c in conditions
@@ -195,17 +187,13 @@ class Frontier:
         """A JSON-able dictionary, with H and Δ as they stand."""
         judged = self.kind == "class" or self.reference is not None
         return {
-            "name": self.name,
-            "method": self.method,
-            "knob": self.knob,
-            "kind": self.kind,
-            "reference": self.reference.to_dict() if self.reference else None,
+            **select(self, "name", "method", "knob", "kind", "reference"),
             "hypervolume": self.hypervolume() if judged else None,
             "hypervolume_without_mia": self.hypervolume(standing_metrics(attacks=False))
             if judged and self.metrics == standing_metrics()
             else None,
             "delta": self.distance() if self.reference and self.points else None,
-            "points": [point.to_dict() for point in self.points],
+            "points": plain(self.points),
         }
 
     @classmethod
@@ -213,10 +201,7 @@ class Frontier:
         """Read back what :meth:`to_dict` wrote (H and Δ are computed again, never trusted)."""
         reference = values["reference"]
         return cls(
-            name=values["name"],
-            method=values["method"],
-            knob=values["knob"],
-            kind=values["kind"],
+            **{name: values[name] for name in ("name", "method", "knob", "kind")},
             reference=read_scores(reference) if reference else None,
             points=[Point.from_dict(point) for point in values["points"]],
         )

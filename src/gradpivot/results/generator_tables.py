@@ -12,9 +12,22 @@ from typing import Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.results._estimate import estimate
-from gradpivot.results._standings import listed, protocol_order, series_order, unique_records
-from gradpivot.results.dial import dials
-from gradpivot.results.frontier import Frontier, Point
+from gradpivot.results._sets import (
+    Group,
+    Place,
+    Sets,
+    gap_notes,
+    grouped,
+    place_order,
+    protocol_order,
+    reference_notes,
+    series_order,
+    single_models,
+    unique_records,
+    whole_sets,
+)
+from gradpivot.results.dial import dials, sort_key
+from gradpivot.results.frontier import Frontier, Point, varying
 from gradpivot.results.generators import (
     Generators,
     GeneratorSeries,
@@ -22,11 +35,9 @@ from gradpivot.results.generators import (
     GeneratorTable,
     are_generators,
     generation,
-    whole_sets,
 )
 from gradpivot.results.pareto import distance
 from gradpivot.results.record import Record, Role
-from gradpivot.results.series import place_order
 
 __all__ = ["compare_generators"]
 
@@ -45,68 +56,47 @@ def compare_generators(records: Iterable[Record], *, notes: Iterable[str] = ()) 
     unique, doubled = unique_records(records)
     if unique and not are_generators(unique):
         raise GradPivotError("the records are of classifiers, which make no images; compare them in standings")
-    models: dict[tuple[str, str, str, Role], dict[int, list[Record]]] = {}
-    runs: dict[tuple[str, str, str, str], dict[str, dict[int, list[Record]]]] = {}
-    for record in unique:
-        what = (record.problem, record.kind, record.forget)
-        if record.role == "run":
-            series = runs.setdefault((*what, record.protocol), {})
-            series.setdefault(record.series, {}).setdefault(record.seed, []).append(record)
-        else:
-            models.setdefault((*what, record.role), {}).setdefault(record.seed, []).append(record)
-    if not runs:
-        raise GradPivotError("there is no finished run to compare; run 'gradpivot sweep' first")
-    tables = tuple(_table(key, runs[key], models) for key in sorted(runs, key=_table_order))
-    return Generators(tables=tables, notes=(*doubled, *notes), records=len(unique))
+    groups = sorted(grouped(unique, lambda record: record.forget), key=_table_order)
+    return Generators(tables=tuple(map(_table, groups)), notes=(*doubled, *notes), records=len(unique))
 
 
-def _table_order(key: tuple[str, str, str, str]) -> tuple[Any, ...]:
-    problem, kind, forget, protocol = key
-    return problem, kind, place_order((forget, 0)), protocol_order(protocol)
+def _table_order(group: Group) -> tuple[Any, ...]:
+    return group.problem, group.kind, place_order((group.what, 0)), protocol_order(group.protocol)
 
 
-def _table(
-    key: tuple[str, str, str, str],
-    series: Mapping[str, Mapping[int, list[Record]]],
-    models: Mapping[tuple[str, str, str, Role], Mapping[int, list[Record]]],
-) -> GeneratorTable:
-    problem, kind, forget, protocol = key
-    seeds = {seed for runs in series.values() for seed in runs}
+def _table(group: Group) -> GeneratorTable:
+    places = group.places
     notes: list[str] = []
-    original = _one_each(models.get((problem, kind, forget, "original"), {}), seeds, "original", notes)
-    retrained = _one_each(models.get((problem, kind, forget, "retrained"), {}), seeds, "retrained", notes)
-    references = {seed: found[0].point for seed, found in retrained.items()}
 
-    def row(name: str, role: Role, runs: Mapping[int, list[Record]]) -> GeneratorSeries | None:
-        return _gather(name, role, kind, runs, references) if runs else None
+    def words(place: Place) -> str:
+        return f"seed {place[1]}"
 
-    rows = [found for name in series if (found := row(name, "run", series[name]))]
+    original = single_models(group, "original", words, notes)
+    retrained = single_models(group, "retrained", words, notes)
+    references = {place: found[0].point for place, found in retrained.items()}
+    if without := sorted(seed for _, seed in places - set(original)):
+        seeds = ", ".join(map(str, without))
+        notes.append(f"No original model for seed {seeds}: what was lost cannot be told there; score it.")
+
+    def row(name: str, role: Role, runs: Sets) -> GeneratorSeries | None:
+        return _gather(name, role, group.kind, runs, references) if runs else None
+
+    rows = [found for name in group.series if (found := row(name, "run", group.series[name]))]
     methods = _timed(sorted(rows, key=lambda r: (r.method != "cup", *series_order(r.name))))
+    lacks = "Δ cannot be given there, and the run shown is that with the largest fidelity + UA"
     table = GeneratorTable(
-        problem=problem, kind=kind, forget=forget, protocol=protocol, series=methods,
+        problem=group.problem, kind=group.kind, forget=group.what, protocol=group.protocol, series=methods,
         forgotten=generation(methods[0].sets[0].frontier.points[0]).forgotten,
         original=row("Original", "original", original), retrained=row("Retrain", "retrained", retrained),
-        notes=(*notes, *_missing(seeds, original, references), *_gaps(methods, seeds)),
+        notes=(*notes, *reference_notes(places, references, words, lacks), *gap_notes(methods, places, words)),
     )  # fmt: skip
     _check_comparable(table)
     return replace(table, notes=(*table.notes, *_uneven(table)))
 
 
-def _one_each(
-    found: Mapping[int, list[Record]], seeds: set[int], role: str, notes: list[str]
-) -> dict[int, list[Record]]:
-    """One original or reference a seed: the first by key where there are several."""
-    several = sorted(seed for seed in seeds & set(found) if len(found[seed]) > 1)
-    if several:
-        notes.append(f"Seed {listed([str(s) for s in several])} has several {role} models; the first by key counts.")
-    return {seed: found[seed][:1] for seed in sorted(seeds & set(found))}
-
-
-def _gather(
-    name: str, role: Role, kind: str, runs: Mapping[int, list[Record]], references: Mapping[int, Point]
-) -> GeneratorSeries:
+def _gather(name: str, role: Role, kind: str, runs: Sets, references: Mapping[Place, Point]) -> GeneratorSeries:
     """Judge the sets of one series."""
-    sets = tuple(_judge(name, kind, runs[seed], references.get(seed)) for seed in sorted(runs))
+    sets = tuple(_judge(name, kind, runs[place], references.get(place)) for place in sorted(runs, key=place_order))
     whole = whole_sets(sets)
     return GeneratorSeries(
         name=name, role=role, method=sets[0].records[0].method, sets=sets,
@@ -134,7 +124,7 @@ def _judge(name: str, kind: str, records: Sequence[Record], reference: Point | N
     costs = [distance(vector, target) if target else -sum(vector) for vector in vectors]
     finite = [point.seconds for point in points if not point.diverged]
     return GeneratorSet(
-        seed=records[0].seed, frontier=frontier, records=tuple(ordered),
+        forget=records[0].forget, seed=records[0].seed, frontier=frontier, records=tuple(ordered),
         # At a tie a finite run, then the first along the knob.
         chosen=min(range(len(points)), key=lambda i: (costs[i], lost[i], i)),
         hypervolume=frontier.hypervolume(), delta=frontier.distance() if ideal else None,
@@ -158,21 +148,14 @@ def _knob(points: Sequence[Point]) -> str | None:
 def _along(records: Sequence[Record]) -> list[Record]:
     """In the order of the other settings that vary, and of the knob: one line along γ after the other."""
     points = [record.point for record in records]
-    knob = _knob(points)
-    names = dict.fromkeys(name for point in points for name in point.settings if name != knob)
-    varying = [n for n in names if len({repr(p.settings.get(n)) for p in points}) > 1]
+    besides = varying(points, _knob(points))
 
     def order(record: Record) -> tuple[Any, ...]:
         point = record.point
-        beside = [_sortable(point.settings.get(name)) for name in varying]
+        beside = [sort_key(point.settings.get(name)) for name in besides]
         return beside, -math.inf if point.knob is None else point.knob, record.key
 
     return sorted(records, key=order)
-
-
-def _sortable(value: object) -> tuple[int, float, str]:
-    number = isinstance(value, int | float)
-    return (0, float(value), "") if number else (1, 0.0, str(value))  # type: ignore[arg-type]
 
 
 def _timed(rows: Sequence[GeneratorSeries]) -> tuple[GeneratorSeries, ...]:
@@ -187,42 +170,6 @@ def _timed(rows: Sequence[GeneratorSeries]) -> tuple[GeneratorSeries, ...]:
         own, cups = (math.fsum(pair[i] or 0.0 for pair in both) for i in (0, 1))
         found.append(replace(row, cup_ratio=own / cups if cups else None))
     return tuple(found)
-
-
-def _missing(seeds: set[int], original: Mapping[int, Any], references: Mapping[int, Point]) -> list[str]:
-    found = []
-    if without := sorted(seeds - set(original)):
-        where = listed([f"seed {s}" for s in without])
-        found.append(f"No original model for {where}: what was lost cannot be told there; score it.")
-    if without := sorted(seeds - set(references)):
-        where = listed([f"seed {s}" for s in without])
-        found.append(
-            f"No retrained model for {where}: Δ cannot be given there, and the run shown is that with the largest "
-            f"fidelity + UA; run Retrain."
-        )
-    if lost := sorted(s for s, point in references.items() if point.diverged):
-        where = listed([f"seed {s}" for s in lost])
-        found.append(f"The retrained model of {where} diverged and is no reference; run it again.")
-    return found
-
-
-def _gaps(rows: Sequence[GeneratorSeries], seeds: set[int]) -> list[str]:
-    """Sets that are not there, smaller than they should be, or not as large as another series'."""
-    found = []
-    for row in rows:
-        if absent := sorted(seeds - {s.seed for s in row.sets}):
-            where = listed([f"seed {s}" for s in absent])
-            found.append(f"{row.name} was not run on {where}; its means are over other seeds than those of the rest.")
-        if parts := [f"seed {s.seed} has {len(s.records)} of {row.largest} runs" for s in row.sets
-                     if len(s.records) < row.largest]:  # fmt: skip
-            found.append(f"{row.name}: {listed(parts)}, and is left out of its means.")
-    sizes = {row.name: row.largest for row in rows}
-    if len(set(sizes.values())) > 1:
-        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        found.append(f"Sets differ in size (runs: {told}): H and Δ can only gain from more settings.")
-    if lost := [f"{row.name} {row.diverged} of {row.runs}" for row in rows if row.diverged]:
-        found.append(f"Diverged, counted as zeros: {', '.join(lost)}.")
-    return found
 
 
 def _check_comparable(table: GeneratorTable) -> None:

@@ -6,26 +6,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import Frechet, GenerationScores
 from gradpivot.results._estimate import Estimate, estimate
-from gradpivot.results.dial import Dial
-from gradpivot.results.frontier import Frontier, Point
+from gradpivot.results._json import plain, select
+from gradpivot.results._sets import ComparedTable, ComparedTables, JudgedSeries, JudgedSet, forget_words
+from gradpivot.results.dial import DialCurve
+from gradpivot.results.frontier import Point
 from gradpivot.results.paper import counterpart
 from gradpivot.results.pareto import distance
-from gradpivot.results.record import Record, Role
-from gradpivot.results.series import forget_words
+from gradpivot.results.record import Record
 
 __all__ = [
-    "SCHEMA", "GeneratorSeries", "GeneratorSet", "GeneratorTable", "Generators", "are_generators", "generation",
-    "recognised_rho", "whole_sets",
+    "GENERATORS_SCHEMA", "GeneratorSeries", "GeneratorSet", "GeneratorTable", "Generators", "are_generators",
+    "generation", "recognised_rho",
 ]  # fmt: skip
 
-SCHEMA = "gradpivot.generators/1"
+GENERATORS_SCHEMA = "gradpivot.generators/1"
 
 
 def are_generators(records: Iterable[Record]) -> bool:
@@ -55,21 +56,17 @@ def generation(point: Point) -> GenerationScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratorSet:
-    """The set S of one series for one seed, judged.
+class GeneratorSet(JudgedSet):
+    """The set S of one series for one seed, judged, its runs in the order of the knob.
 
     Attributes:
-        seed: Of the original, the reference and the runs.
-        frontier: The runs in the order of the knob, and their reference.
-        records: The same runs as they were kept, with their pictures.
+        records: The runs as they were kept, with their pictures.
         chosen: Which run is nearest to the retrained model; without one which has the largest fidelity + UA.
         hypervolume: H(S) on (fidelity, UA), as a fraction.
         delta: Δ(S), as a fraction; None without a retrained model.
         seconds: Mean of the finite runs: one that diverged stopped early, and must not look fast. None if none is.
     """
 
-    seed: int
-    frontier: Frontier
     records: tuple[Record, ...]
     chosen: int
     hypervolume: float
@@ -81,11 +78,6 @@ class GeneratorSet:
         """The chosen run."""
         return self.frontier.points[self.chosen]
 
-    @property
-    def diverged(self) -> int:
-        """How many runs diverged; they count as zeros."""
-        return sum(point.diverged is not None for point in self.frontier.points)
-
     def delta_of(self, index: int) -> float | None:
         """The distance of one run to the retrained model on (fidelity, UA), as a fraction; None without one."""
         reference, metrics = self.frontier.reference, self.frontier.metrics
@@ -93,52 +85,30 @@ class GeneratorSet:
             return None
         return distance(self.frontier.points[index].scores.vector(metrics), reference.vector(metrics))
 
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary; pictures and telemetry stay in the records."""
+        points: list[dict[str, Any]] = plain(self.frontier.points)
+        return {
+            **select(self, "seed", "chosen", "hypervolume", "delta", "seconds"),
+            "points": [{name: value for name, value in point.items() if name != "history"} for point in points],
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratorSeries:
+class GeneratorSeries(JudgedSeries[GeneratorSet]):
     """A row of a table.
 
     Attributes:
-        name: What tables call it.
-        role: ``run`` for a method; ``original`` and ``retrained`` for the two models beside them.
-        method: The method's registered name.
-        sets: One per seed, in order.
         hypervolume: H over the whole sets.
         delta: Δ over the whole sets that have a reference.
         seconds: Time a run over the whole sets.
-        dials: How evenly it follows γ, for each combination of its other settings.
         cup_ratio: Time a run over CUP's on the seeds that both have.
     """
 
-    name: str
-    role: Role
-    method: str
-    sets: tuple[GeneratorSet, ...]
     hypervolume: Estimate | None
     delta: Estimate | None
     seconds: Estimate | None
-    dials: tuple[Dial, ...] = ()
     cup_ratio: float | None = None
-
-    @property
-    def whole(self) -> tuple[GeneratorSet, ...]:
-        """The sets that averages rest on: those as large as the largest."""
-        return whole_sets(self.sets)
-
-    @property
-    def largest(self) -> int:
-        """The runs of its largest set."""
-        return max(len(s.frontier.points) for s in self.sets)
-
-    @property
-    def runs(self) -> int:
-        """Runs in all sets."""
-        return sum(len(s.frontier.points) for s in self.sets)
-
-    @property
-    def diverged(self) -> int:
-        """Diverged runs in all sets."""
-        return sum(s.diverged for s in self.sets)
 
     def shown(self, metric: str) -> Estimate | None:
         """``ua``, ``ra`` or ``fidelity`` of each whole set's chosen run, over the sets; None if one diverged."""
@@ -149,65 +119,29 @@ class GeneratorSeries:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary, fractions and seconds, with every run."""
         return {
-            "name": self.name,
-            "role": self.role,
-            "method": self.method,
-            "runs": self.runs,
-            "diverged": self.diverged,
-            "hypervolume": self.hypervolume and self.hypervolume.to_dict(),
-            "delta": self.delta and self.delta.to_dict(),
-            "seconds": self.seconds and self.seconds.to_dict(),
-            "cup_ratio": self.cup_ratio,
+            **select(self, "name", "role", "method", "runs", "diverged"),
+            **select(self, "hypervolume", "delta", "seconds", "cup_ratio"),
             "dials": [_dial_dict(dial) for dial in self.dials],
-            "sets": [_set_dict(s) for s in self.sets],
+            "sets": plain(self.sets),
         }
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratorTable:
-    """The series of one problem, what was forgotten and protocol, side by side.
+class GeneratorTable(ComparedTable[GeneratorSeries]):
+    """The series of one problem, what was forgotten and protocol, CUP first.
 
     Attributes:
-        problem: The problem's name.
-        kind: What was forgotten: ``class``.
-        forget: The same for people: the class ``3``, the classes ``3,5``.
-        protocol: ``paper``, ``clean`` or a recipe's own.
+        forget: What was forgotten, for people: the class ``3``, the classes ``3,5``.
         forgotten: The forgotten classes.
-        series: The methods, CUP first.
-        original: The model before unlearning, if it was scored.
-        retrained: The reference, if it was trained.
-        notes: What is missing, doubled or not to be compared.
     """
 
-    problem: str
-    kind: str
     forget: str
-    protocol: str
     forgotten: tuple[int, ...]
-    series: tuple[GeneratorSeries, ...]
-    original: GeneratorSeries | None = None
-    retrained: GeneratorSeries | None = None
-    notes: tuple[str, ...] = ()
 
     @property
-    def title(self) -> str:
-        """``mnist-ddpm, class 3, clean protocol``."""
-        parts = (
-            self.problem,
-            forget_words(self.kind, self.forget),
-            self.protocol and f"{self.protocol} protocol",
-        )
-        return ", ".join(part for part in parts if part)
-
-    @property
-    def rows(self) -> tuple[GeneratorSeries, ...]:
-        """The original, the retrained model and the methods."""
-        return (*(row for row in (self.original, self.retrained) if row), *self.series)
-
-    @property
-    def seeds(self) -> list[int]:
-        """The seeds that some method was run on."""
-        return sorted({s.seed for row in self.series for s in row.sets})
+    def what(self) -> str:
+        """What was forgotten: ``class 3``."""
+        return forget_words(self.kind, self.forget)
 
     @property
     def finite(self) -> list[GenerationScores]:
@@ -248,46 +182,19 @@ class GeneratorTable:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary; pictures stay in the records."""
         return {
-            "problem": self.problem,
-            "kind": self.kind,
-            "forget": self.forget,
-            "protocol": self.protocol,
-            "forgotten": list(self.forgotten),
-            "seeds": self.seeds,
-            "notes": list(self.notes),
-            "rows": [
-                {**row.to_dict(), "kept_change": change and change.to_dict()}
-                for row in self.rows
-                for change in [self.kept_change(row)]
-            ],
+            **select(self, "problem", "kind", "forget", "protocol", "forgotten", "seeds", "notes"),
+            "rows": [{**row.to_dict(), "kept_change": plain(self.kept_change(row))} for row in self.rows],
         }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Generators:
-    """All tables.
+class Generators(ComparedTables[GeneratorTable]):
+    """All tables, by problem, what was forgotten and protocol."""
 
-    Attributes:
-        tables: By problem, what was forgotten and protocol.
-        notes: What concerns all of them, such as records that came twice.
-        records: How many records they were made from.
-    """
-
-    tables: tuple[GeneratorTable, ...]
-    notes: tuple[str, ...] = ()
-    records: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-able dictionary with its schema version; fractions and seconds throughout."""
-        return {
-            "schema": SCHEMA,
-            "records": self.records,
-            "notes": list(self.notes),
-            "tables": [table.to_dict() for table in self.tables],
-        }
+    schema = GENERATORS_SCHEMA
 
 
-def recognised_rho(dial: Dial) -> Estimate | None:
+def recognised_rho(dial: DialCurve) -> Estimate | None:
     """Spearman's ρ of γ and the share of forgotten-class images that is still recognised, 1 − UA: −1 is even.
 
     Ranks of 1 − UA are those of UA turned round, so that it is −ρ(γ, UA).
@@ -299,40 +206,14 @@ def recognised_rho(dial: Dial) -> Estimate | None:
     return Estimate(mean=0.0 - rho.mean, std=rho.std, n=rho.n, low=low, high=high)
 
 
-def _dial_dict(dial: Dial) -> dict[str, Any]:
-    rho = recognised_rho(dial)
+def _dial_dict(dial: DialCurve) -> dict[str, Any]:
     return {
-        "knob": dial.knob,
-        "others": dict(dial.others),
-        "values": list(dial.values),
-        "spearman_recognised": rho and rho.to_dict(),
-        "jump": dial.jump and dial.jump.to_dict(),
-    }
-
-
-def _set_dict(found: GeneratorSet) -> dict[str, Any]:
-    return {
-        "seed": found.seed,
-        "chosen": found.chosen,
-        "hypervolume": found.hypervolume,
-        "delta": found.delta,
-        "seconds": found.seconds,
-        "points": [
-            {name: value for name, value in point.to_dict().items() if name != "history"}
-            for point in found.frontier.points
-        ],
+        **select(dial, "knob", "others", "values"),
+        "spearman_recognised": plain(recognised_rho(dial)),
+        "jump": plain(dial.jump),
     }
 
 
 def _record_at(row: GeneratorSeries | None, seed: int) -> Record | None:
     sets = row.sets if row else ()
     return next((s.records[0] for s in sets if s.seed == seed), None)
-
-
-def whole_sets(sets: Sequence[GeneratorSet]) -> tuple[GeneratorSet, ...]:
-    """The sets that are as large as the largest.
-
-    One under way has a smaller H and a larger Δ for want of runs, not of the method.
-    """
-    largest = max(len(s.frontier.points) for s in sets)
-    return tuple(s for s in sets if len(s.frontier.points) == largest)

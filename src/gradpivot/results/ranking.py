@@ -7,11 +7,13 @@ holds over seeds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from gradpivot.results._estimate import Estimate, estimate
+from gradpivot.results._json import plain, select
+from gradpivot.results._sets import Place
 from gradpivot.results.series import Series
 
 __all__ = ["CRITERIA", "Ranking", "Rival", "comparable", "rankings"]
@@ -51,8 +53,8 @@ class Rival:
         return {
             "name": self.name,
             "mean": self.estimate.mean,
-            "difference": self.difference and self.difference.to_dict(),
-            "difference_over_seeds": self.over_seeds and self.over_seeds.to_dict(),
+            "difference": plain(self.difference),
+            "difference_over_seeds": plain(self.over_seeds),
             "verdict": self.verdict,
         }
 
@@ -80,10 +82,7 @@ class Ranking:
         return {
             "criterion": self.criterion,
             "more_is_better": CRITERIA[self.criterion],
-            "leader": self.leader,
-            "all_sets": self.all_sets,
-            "estimate": self.estimate.to_dict(),
-            "rivals": [rival.to_dict() for rival in self.rivals],
+            **select(self, "leader", "all_sets", "estimate", "rivals"),
         }
 
 
@@ -105,12 +104,15 @@ def comparable(series: Sequence[Series], measure: str) -> dict[str, Estimate]:
     known = {row.name: row.by_place(measure) for row in series}
     most = max(map(len, known.values()), default=0)
     field = {name: values for name, values in known.items() if values and 2 * len(values) >= most}
-    shared = set.intersection(*(set(values) for values in field.values())) if field else set()
-    if not shared:
+    if not (shared := _shared(field)):
         field = {name: values for name, values in field.items() if len(values) == most}
-        shared = set.intersection(*(set(values) for values in field.values())) if field else set()
+        shared = _shared(field)
     over = {name: estimate(values[place] for place in shared) for name, values in field.items()}
     return {name: value for name, value in over.items() if value}
+
+
+def _shared(field: Mapping[str, Mapping[Place, float]]) -> set[Place]:
+    return set.intersection(*map(set, field.values())) if field else set()
 
 
 def _ranking(series: Sequence[Series], criterion: str, up: bool) -> Ranking | None:

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import Pictures
+from gradpivot.results._json import select
 from gradpivot.results.frontier import Point
 
-__all__ = ["SCHEMA", "Record", "Role"]
+__all__ = ["RECORD_SCHEMA", "Record", "Role"]
 
-SCHEMA = "gradpivot.record/1"
+RECORD_SCHEMA = "gradpivot.record/1"
 
 Role = Literal["original", "retrained", "run"]
 """The model before unlearning, the reference without the forgotten data, or a method's run."""
@@ -52,21 +53,8 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary with its schema version."""
-        return {
-            "schema": SCHEMA,
-            "key": self.key,
-            "problem": self.problem,
-            "kind": self.kind,
-            "forget": self.forget,
-            "seed": self.seed,
-            "role": self.role,
-            "protocol": self.protocol,
-            "series": self.series,
-            "method": self.method,
-            "point": self.point.to_dict(),
-            "provenance": dict(self.provenance),
-            **({"pictures": self.pictures.to_dict()} if self.pictures else {}),
-        }
+        known = select(self, *(name for name in self.__dataclass_fields__ if name != "pictures"))
+        return {"schema": RECORD_SCHEMA, **known, **({"pictures": self.pictures.to_dict()} if self.pictures else {})}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Record:
@@ -76,15 +64,12 @@ class Record:
             GradPivotError: if the schema is another one.
             ValueError, KeyError, TypeError: if something is missing or out of range.
         """
-        if values.get("schema") != SCHEMA:
-            raise GradPivotError(f"a record has the schema {values.get('schema')!r}; this version reads {SCHEMA!r}")
+        if (schema := values.get("schema")) != RECORD_SCHEMA:
+            raise GradPivotError(f"a record has the schema {schema!r}; this version reads {RECORD_SCHEMA!r}")
         known = {name: values[name] for name in cls.__dataclass_fields__ if name not in ("point", "pictures")}
         drawn = values.get("pictures")
-        return cls(
-            **known,
-            point=Point.from_dict(values["point"]),
-            pictures=Pictures.from_dict(drawn) if drawn else None,
-        )
+        pictures = Pictures.from_dict(drawn) if drawn else None
+        return cls(**known, point=Point.from_dict(values["point"]), pictures=pictures)
 
     def without_history(self) -> Record:
         """The record without its telemetry, which tables and fronts do not need."""

@@ -44,6 +44,10 @@ class Condition:
         bound = self.bound + (slack if "=" in self.comparison else 0.0)
         return _COMPARISONS[self.comparison](float(getattr(scores, self.metric)), bound)
 
+    def miss(self, scores: Any) -> float:
+        """By how much ``scores`` miss the bound; 0 where they meet it."""
+        return 0.0 if self.holds(scores) else abs(float(getattr(scores, self.metric)) - self.bound)
+
 
 def parse_conditions(text: str | Mapping[str, float], metrics: Sequence[str] | None = None) -> tuple[Condition, ...]:
     """Read ``"UA>=95, RA>=99"`` (percent) or ``{"ua": 0.95}`` (fractions: at least; at most where less is better).

@@ -6,7 +6,6 @@ H and Δ are computed per set and then averaged; a setting averaged over seeds i
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import all_metrics, scored_metrics, standing_metrics
 from gradpivot.results._estimate import Estimate, estimate
-from gradpivot.results.dial import Dial, dials
+from gradpivot.results._json import plain, select
+from gradpivot.results._sets import JudgedSeries, JudgedSet, Place, Sets, forget_words, place_order, whole_sets
+from gradpivot.results.dial import dials
 from gradpivot.results.frontier import Frontier, Point
 from gradpivot.results.pareto import hypervolume
-from gradpivot.results.record import Record, Role
+from gradpivot.results.record import Role
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Flags = NDArray[np.bool_]
 
-__all__ = [
-    "Measure", "Place", "Series", "SolutionSet", "forget_words", "gather", "measures", "place_order",
-]  # fmt: skip
+__all__ = ["Measure", "Series", "SolutionSet", "gather", "measures"]
 
 SET_MEASURES = (
     "delta", "delta_svc", "hypervolume", "hypervolume_svc", "hypervolume_without_mia", "seconds", "space_seconds",
@@ -54,43 +53,21 @@ def axes() -> dict[str, tuple[str, ...]]:
     }
 
 
-Place = tuple[str, int]
-"""What was forgotten, and the seed."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class SolutionSet:
+class SolutionSet(JudgedSet):
     """The set S of one series for one (forget, seed), judged.
 
     Attributes:
-        forget: What was forgotten.
-        seed: Of the original, the reference and the runs.
-        frontier: The runs and their reference.
         shown: The run nearest to the retrained model (the paper's row); without one the largest sum of scores.
         values: Each of :func:`measures`; None where it cannot be judged.
         retrain_seconds: How long the reference took, or None.
-        diverged: How many runs diverged; they count as zeros.
         undetermined: On how many finite runs the SVC was undetermined.
     """
 
-    forget: str
-    seed: int
-    frontier: Frontier
     shown: Point | None
     values: Mapping[str, float | None]
     retrain_seconds: float | None
-    diverged: int
     undetermined: int
-
-    @property
-    def place(self) -> Place:
-        """What was forgotten, and the seed."""
-        return self.forget, self.seed
-
-    @property
-    def runs(self) -> int:
-        """How many runs, diverged ones included."""
-        return len(self.frontier.points)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,68 +91,32 @@ class Measure:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary: the sets' estimate, with the other two views in it."""
-        return {
-            **self.over_sets.to_dict(),
-            "std_forget": self.std_forget,
-            "over_seeds": self.over_seeds.to_dict(),
-        }
+        return {**self.over_sets.to_dict(), "std_forget": self.std_forget, "over_seeds": self.over_seeds.to_dict()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class Series(JudgedSeries[SolutionSet]):
     """A row of a table.
 
     Attributes:
-        name: What tables call it.
-        role: ``run`` for a method; ``original`` and ``retrained`` for the two models beside them.
-        method: The method's registered name.
-        sets: One per (forget, seed), in order.
         measures: Each of :func:`measures` over the whole sets, or None.
         classes: The same by what was forgotten, over seeds.
         missing: The (forget, seed) that other series of the table have.
-        incomplete: Sets with fewer runs than this series' largest, as (place, runs); they enter no average.
-        dials: How evenly it follows γ, for each combination of its other settings.
         retrain_ratio: Seconds a finite run over the seconds of retraining, on the whole sets that have both.
         space_ratio: The same for all runs of a set together, diverged ones included.
     """
 
-    name: str
-    role: Role
-    method: str
-    sets: tuple[SolutionSet, ...]
     measures: Mapping[str, Measure | None]
     classes: Mapping[str, Mapping[str, Estimate | None]]
     missing: tuple[Place, ...] = ()
-    incomplete: tuple[tuple[Place, int], ...] = ()
-    dials: tuple[Dial, ...] = ()
     retrain_ratio: float | None = None
     space_ratio: float | None = None
-
-    @property
-    def whole(self) -> tuple[SolutionSet, ...]:
-        """The sets that averages rest on: those as large as the largest. A series always has one."""
-        return _whole(self.sets)
-
-    @property
-    def runs(self) -> int:
-        """Runs in all sets."""
-        return sum(s.runs for s in self.sets)
-
-    @property
-    def diverged(self) -> int:
-        """Diverged runs in all sets."""
-        return sum(s.diverged for s in self.sets)
 
     @property
     def undetermined(self) -> float | None:
         """The share of finite runs on which the SVC's MIA is noise; None if no run is finite."""
         alive = self.runs - self.diverged
         return sum(s.undetermined for s in self.sets) / alive if alive else None
-
-    @property
-    def largest(self) -> int:
-        """The runs of its largest set."""
-        return max((s.runs for s in self.sets), default=0)
 
     def by_place(self, measure: str) -> dict[Place, float]:
         """The measure on each whole set on which it is known."""
@@ -185,26 +126,15 @@ class Series:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary, fractions and seconds."""
         return {
-            "name": self.name,
-            "role": self.role,
-            "method": self.method,
-            "runs": self.runs,
+            **select(self, "name", "role", "method", "runs"),
             "runs_a_set": self.largest,
             "diverged": self.diverged,
             "svc_undetermined": self.undetermined,
-            "retrain_ratio": self.retrain_ratio,
-            "space_ratio": self.space_ratio,
-            "measures": {name: m and m.to_dict() for name, m in self.measures.items()},
-            "classes": {
-                forget: {name: e and e.to_dict() for name, e in row.items()} for forget, row in self.classes.items()
-            },
-            "missing": [list(place) for place in self.missing],
+            **select(self, "retrain_ratio", "space_ratio", "measures", "classes", "missing"),
             "incomplete": [{"forget": f, "seed": s, "runs": n, "of": self.largest} for (f, s), n in self.incomplete],
-            "dials": [dial.to_dict() for dial in self.dials],
+            "dials": plain(self.dials),
             "sets": {
-                "forget": [s.forget for s in self.sets],
-                "seed": [s.seed for s in self.sets],
-                "runs": [s.runs for s in self.sets],
+                **{name: [getattr(s, name) for s in self.sets] for name in ("forget", "seed", "runs")},
                 "whole": [s.runs == self.largest for s in self.sets],
                 "diverged": [s.diverged for s in self.sets],
                 **{name: [s.values[name] for s in self.sets] for name in measures()},
@@ -212,36 +142,10 @@ class Series:
         }
 
 
-def forget_words(kind: str, forget: str) -> str:
-    """What was forgotten in a sentence: ``class 3``, or ``random 10 %``."""
-    return f"class {forget}" if kind == "class" else f"{kind} {forget}".strip()
-
-
-def place_order(place: Place) -> tuple[Any, ...]:
-    """By what was forgotten, then by seed."""
-    forget, seed = place
-    # "10" after "9": the numbers in a name sort as numbers.
-    parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", forget)]
-    return parts, seed
-
-
 def gather(
-    name: str,
-    role: Role,
-    kind: str,
-    runs: Mapping[Place, list[Record]],
-    references: Mapping[Place, Point],
-    places: set[Place],
+    name: str, role: Role, kind: str, runs: Sets, references: Mapping[Place, Point], places: set[Place]
 ) -> Series:
-    """Judge the sets of one series.
-
-    Args:
-        name: What tables call it.
-        role: Method, original or reference.
-        kind: What was forgotten: ``class``, ``random``, …
-        runs: Its records by (forget, seed).
-        references: The retrained models by (forget, seed).
-        places: Every (forget, seed) of the table.
+    """Judge the sets of one series, each against the retrained model of its place.
 
     Raises:
         GradPivotError: if a score of a run that did not diverge is not finite.
@@ -251,22 +155,15 @@ def gather(
     sets = tuple(
         _judge(place, name, method, kind, [r.point for r in runs[place]], references.get(place)) for place in ordered
     )
-    whole = _whole(sets)
+    whole = whole_sets(sets)
     return Series(
         name=name, role=role, method=method, sets=sets,
         measures={m: _measure(whole, m) for m in measures()},
         classes=_classes(whole),
         missing=tuple(sorted(places - set(runs), key=place_order)),
-        incomplete=tuple((s.place, s.runs) for s in sets if s.runs < whole[0].runs),
         dials=tuple(dials([s.frontier.points for s in whole])) if role == "run" else (),
         retrain_ratio=_retrain_ratio(whole, "seconds"), space_ratio=_retrain_ratio(whole, "space_seconds"),
     )  # fmt: skip
-
-
-def _whole(sets: Sequence[SolutionSet]) -> tuple[SolutionSet, ...]:
-    # A set under way has a smaller H and a larger Δ for want of runs, not of the method.
-    largest = max((s.runs for s in sets), default=0)
-    return tuple(s for s in sets if s.runs == largest)
 
 
 def _judge(
@@ -306,7 +203,7 @@ def _judge(
         "space_seconds": math.fsum(p.seconds for p in points),
     }
     return SolutionSet(
-        forget=place[0], seed=place[1], frontier=frontier, values=values, diverged=int(lost.sum()),
+        forget=place[0], seed=place[1], frontier=frontier, values=values,
         shown=points[shown] if shown is not None else None,
         retrain_seconds=reference.seconds if reference else None,
         undetermined=sum(not p.classification.mia_svc_determined for p in points if not p.diverged),

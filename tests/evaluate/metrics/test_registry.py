@@ -26,8 +26,7 @@ from gradpivot.report.common.tables import markdown, write_csv
 from gradpivot.report.common.wording import meanings
 from gradpivot.report.run.page import render_page
 from gradpivot.report.run.view import payload
-from gradpivot.report.standings.page import render_standings_page
-from gradpivot.report.standings.tables import standings_csv, standings_json, standings_markdown
+from gradpivot.report.standings.files import STANDINGS
 from gradpivot.results import Comparison, Frontier, Record, standings
 from gradpivot.sweep import work
 from gradpivot.sweep.cell import cells_of
@@ -123,11 +122,11 @@ def test_a_sweep_records_it_and_compare_shows_it(confidence, lab):
     ]
     assert all(0 <= r.point.scores.confidence <= 1 for r in records)
     found = standings(records)
-    assert "Conf ↓ (%)" in standings_markdown(found)
-    lines = list(csv.DictReader(io.StringIO(standings_csv(found))))
+    assert "Conf ↓ (%)" in STANDINGS.markdown(found)
+    lines = list(csv.DictReader(io.StringIO(STANDINGS.csv(found))))
     assert {line["unit"] for line in lines if line["measure"] == "confidence"} == {"%"}
-    assert all("confidence" in row["measures"] for row in json.loads(standings_json(found))["tables"][0]["rows"])
-    assert HEAD in render_standings_page(found)
+    assert all("confidence" in row["measures"] for row in json.loads(STANDINGS.json(found))["tables"][0]["rows"])
+    assert HEAD in STANDINGS.page(found)
 
 
 def comparison(points) -> Comparison:

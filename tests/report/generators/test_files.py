@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gradpivot.errors import GradPivotError
-from gradpivot.report.generators.files import FORMATS, write_generators
+from gradpivot.report.generators.files import GENERATORS, write_generators
 from gradpivot.results.generator_tables import compare_generators
 from made_generators import made_sweep
 
@@ -34,7 +34,7 @@ def test_only_what_was_asked_for_and_from_a_comparison_too(tmp_path: Path) -> No
 
 def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        write_generators(made_sweep(), tmp_path / name, [f for f in FORMATS if f != "figures"])
+        write_generators(made_sweep(), tmp_path / name, [f for f in GENERATORS.formats if f != "figures"])
     for file in (tmp_path / "a").iterdir():
         assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
 

@@ -13,7 +13,9 @@ import pytest
 
 from gradpivot.errors import GradPivotError
 from gradpivot.report.common import markup
-from gradpivot.report.generators.page import generators_payload, render_generators_page, write_generators_page
+from gradpivot.report.common.markup import write_html
+from gradpivot.report.generators.files import GENERATORS
+from gradpivot.report.generators.page import generators_payload
 from gradpivot.results.generator_tables import compare_generators
 from gradpivot.results.generators import Generators
 from made_generators import cup, made_pictures, made_record, made_sweep
@@ -33,7 +35,7 @@ def own(text: str) -> str:
 
 
 def test_the_page_has_its_parts(found: Generators) -> None:
-    text = own(render_generators_page(found, "Ours"))
+    text = own(GENERATORS.page(found, "Ours"))
     assert "<title>Ours</title>" in text
     assert "13 records · 1 table" in text
     assert text.count("<img id=") == 2
@@ -67,7 +69,7 @@ def test_several_seeds_have_sets_of_their_own() -> None:
 @pytest.fixture
 def open_page(visit: Any, tmp_path: Path) -> Open:
     """Write and open a comparison."""
-    return lambda told, **options: visit(write_generators_page(told, tmp_path / "generators.html"), **options)
+    return lambda told, **options: visit(write_html(tmp_path / "generators.html", GENERATORS.page(told)), **options)
 
 
 def move(tab: Any, index: int) -> None:
@@ -200,7 +202,7 @@ def test_choosing_a_table_changes_words_samples_and_tables(open_page: Open) -> N
 
 
 def test_without_scripts_the_first_sheets_and_the_tables_show(browser: Any, found: Generators, tmp_path: Path) -> None:
-    path = write_generators_page(found, tmp_path / "generators.html")
+    path = write_html(tmp_path / "generators.html", GENERATORS.page(found))
     context = browser.new_context(java_script_enabled=False)
     tab = context.new_page()
     tab.goto(path.as_uri())
@@ -256,7 +258,7 @@ def test_a_sheet_that_is_no_picture_is_refused() -> None:
     run = cup(0.5, 0.5)
     evil = replace(run, pictures=replace(run.pictures, png=f'"{EVIL}'))
     with pytest.raises(GradPivotError, match=r"the sheet of 'CUP, γ = 0\.5' is not base64"):
-        render_generators_page(compare_generators([evil]))
+        GENERATORS.page(compare_generators([evil]))
 
 
 @pytest.mark.parametrize("name", ["no original", "no pictures", "one run", "all diverged"])

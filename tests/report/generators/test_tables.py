@@ -12,15 +12,9 @@ import pytest
 
 from gradpivot.evaluate.generators.scores import Frechet
 from gradpivot.report.common.grid import Grid
+from gradpivot.report.generators.files import GENERATORS
 from gradpivot.report.generators.grids import generator_grids
-from gradpivot.report.generators.tables import (
-    CSV_HEADS,
-    generators_console,
-    generators_csv,
-    generators_json,
-    generators_latex,
-    generators_markdown,
-)
+from gradpivot.report.generators.tables import GENERATORS_HEADS
 from gradpivot.report.generators.wording import judged_words, sentences
 from gradpivot.results.generator_tables import compare_generators
 from gradpivot.results.generators import Generators, generation
@@ -175,7 +169,7 @@ def test_the_dial_with_the_least_even_turn_is_told() -> None:
 
 def test_markdown_has_everything_and_escapes_names() -> None:
     records = [replace(r, series=AWKWARD) if r.series == "SA" else r for r in made_sweep()]
-    text = generators_markdown(compare_generators(records, notes=["Two runs failed."]))
+    text = GENERATORS.markdown(compare_generators(records, notes=["Two runs failed."]))
     assert text.startswith("# Generators\n\n- Two runs failed.\n\n## toy-ddpm, class 3, clean protocol\n")
     assert "=A\\|&lt;i>\\*\\`B\\`" in text
     assert "### All runs" in text
@@ -184,7 +178,7 @@ def test_markdown_has_everything_and_escapes_names() -> None:
 
 def test_latex_is_sound_and_escapes_names() -> None:
     records = [replace(r, series=AWKWARD) if r.series == "SA" else r for r in made_sweep()]
-    text = generators_latex(compare_generators(records, notes=["Two runs failed."]))
+    text = GENERATORS.latex(compare_generators(records, notes=["Two runs failed."]))
     assert_sound(text)
     assert "=A\\textbar{}\\textless{}i\\textgreater{}*`B`" in text
     assert text.count("Two runs failed.") == 1
@@ -197,9 +191,9 @@ def test_latex_is_sound_and_escapes_names() -> None:
 
 def test_the_csv_is_tidy_and_cannot_be_a_formula() -> None:
     records = [replace(r, series=AWKWARD) if r.series == "SA" else r for r in made_sweep(seeds=(0, 1))]
-    text = generators_csv(compare_generators(records, notes=["=evil"]))
+    text = GENERATORS.csv(compare_generators(records, notes=["=evil"]))
     lines = list(csv.DictReader(io.StringIO(text)))
-    assert tuple(lines[0]) == CSV_HEADS
+    assert tuple(lines[0]) == GENERATORS_HEADS
     assert lines[-1]["note"] == "'=evil"
     assert {line["series"] for line in lines[:-1]} == {"Original", "Retrain", "CUP", "SalUn", f"'{AWKWARD}"}
     by = {(x["series"], x["seed"], x["run"], x["measure"], x["of"]): x for x in lines}
@@ -218,7 +212,7 @@ def test_the_csv_is_tidy_and_cannot_be_a_formula() -> None:
 
 
 def test_the_json_reads_back(found: Generators) -> None:
-    told = json.loads(generators_json(found))
+    told = json.loads(GENERATORS.json(found))
     assert told == json.loads(json.dumps(found.to_dict()))
     assert told["tables"][0]["rows"][2]["hypervolume"]["n"] == 1
 
@@ -227,7 +221,7 @@ def test_the_console_fits_eighty_columns(found: Generators) -> None:
     from rich.console import Console
 
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(generators_console(found))
+    console.print(GENERATORS.console(found))
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
     line = next(line for line in text.splitlines() if line.startswith("CUP"))
@@ -235,4 +229,4 @@ def test_the_console_fits_eighty_columns(found: Generators) -> None:
     assert line.split() == ["CUP", "100.00", "94.00", "-4.00", "10", "4.00", "91.60", "10.0", "1.00", "0"]
     assert "N = 200 images a class" in text
     assert "Diverged, counted as zeros: SA 1 of 3." in text
-    Console(file=io.StringIO()).print(generators_console(compare_generators([cup(0.5, None)])))
+    Console(file=io.StringIO()).print(GENERATORS.console(compare_generators([cup(0.5, None)])))

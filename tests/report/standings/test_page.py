@@ -11,13 +11,10 @@ from typing import Any
 import pytest
 
 from gradpivot.report.common import markup
+from gradpivot.report.common.markup import write_html
 from gradpivot.report.standings import page as standings_page
-from gradpivot.report.standings.page import (
-    render_standings_page,
-    standings_html,
-    standings_payload,
-    write_standings_page,
-)
+from gradpivot.report.standings.files import STANDINGS
+from gradpivot.report.standings.page import standings_payload
 from gradpivot.results._standings import Standings, standings
 from gradpivot.results.record import Record
 
@@ -37,7 +34,7 @@ def own(text: str) -> str:
 
 
 def test_the_page_has_its_parts(found: Standings) -> None:
-    text = own(render_standings_page(found, "Ours"))
+    text = own(STANDINGS.page(found, "Ours"))
     assert "<title>Ours</title>" in text
     assert "digits, class-wise, paper protocol" in text
     assert "444 records · 2 tables" in text
@@ -48,7 +45,7 @@ def test_the_page_has_its_parts(found: Standings) -> None:
 
 
 def test_the_fragment_is_words_and_tables_only(found: Standings) -> None:
-    text = standings_html(found)
+    text = STANDINGS.html(found)
     assert text.count("<section") == text.count("</section>") == 4
     assert "<script" not in text
     assert "<b>" in text
@@ -67,7 +64,7 @@ def test_the_payload_is_json_and_points_at_its_labels(found: Standings) -> None:
 
 
 def test_many_runs_are_thinned_out_and_the_page_says_how(found: Standings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standings_page, "MOST_RUNS", 50)
+    monkeypatch.setattr(standings_page, "MOST_DRAWN", 50)
     table = standings_payload(found)["tables"][0]
     drawn = sum(len(series["runs"]["x"]) for series in table["series"])
     assert table["every"] == 5  # 214 finite runs
@@ -79,7 +76,7 @@ def test_many_runs_are_thinned_out_and_the_page_says_how(found: Standings, monke
 @pytest.fixture
 def open_page(visit: Any, tmp_path: Path) -> Open:
     """Write and open standings."""
-    return lambda told, **options: visit(write_standings_page(told, tmp_path / "standings.html"), **options)
+    return lambda told, **options: visit(write_html(tmp_path / "standings.html", STANDINGS.page(told)), **options)
 
 
 def overflow(tab: Any) -> int:

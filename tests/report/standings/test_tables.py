@@ -16,18 +16,10 @@ import pytest
 from gradpivot.errors import GradPivotError
 from gradpivot.report.common.grid import Grid
 from gradpivot.report.common.latex import latex_text
-from gradpivot.report.standings.files import FORMATS, write_standings
+from gradpivot.report.standings.files import STANDINGS, write_standings
 from gradpivot.report.standings.grids import grids
-from gradpivot.report.standings.page import render_standings_page, standings_html
 from gradpivot.report.standings.plane import cloud
-from gradpivot.report.standings.tables import (
-    CSV_HEADS,
-    standings_console,
-    standings_csv,
-    standings_json,
-    standings_latex,
-    standings_markdown,
-)
+from gradpivot.report.standings.tables import STANDINGS_HEADS
 from gradpivot.report.standings.wording import sentences
 from gradpivot.results._standings import Standings, standings
 from gradpivot.results.record import Record
@@ -136,13 +128,13 @@ def test_sentences_about_missing_sets(record: Build) -> None:
 
 
 def test_markdown(found: Standings, cifar: Standings) -> None:
-    text = standings_markdown(found)
+    text = STANDINGS.markdown(found)
     assert "## digits, class-wise, paper protocol" in text
     assert "| **" in text
     assert "<u>" in text
     assert "The paper has no digits, class-wise." in text
     assert "&lt;i>" in text
-    assert "### Beside the paper on CIFAR-10" in standings_markdown(cifar)
+    assert "### Beside the paper on CIFAR-10" in STANDINGS.markdown(cifar)
     # Every line of a table has as many cells as its head.
     for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
         assert len({re.sub(r"\\\|", "", line).count("|") for line in block.splitlines()}) == 1
@@ -150,12 +142,12 @@ def test_markdown(found: Standings, cifar: Standings) -> None:
 
 def test_the_paper_as_context_is_labelled(sweep: list[Record]) -> None:
     told = standings(sweep, beside="cifar10")
-    text = standings_markdown(told)
+    text = STANDINGS.markdown(told)
     assert "### Beside the paper on CIFAR-10, context only" in text
     assert "91.83 (0.97)" in text
     assert "CUP, paper (SVC)" not in text  # class 3 of digits is not class 3 of CIFAR-10
-    assert "cifar10 (context)" in standings_csv(told)
-    assert json.loads(standings_json(told))["tables"][0]["paper"] == {"dataset": "cifar10", "context": True}
+    assert "cifar10 (context)" in STANDINGS.csv(told)
+    assert json.loads(STANDINGS.json(told))["tables"][0]["paper"] == {"dataset": "cifar10", "context": True}
 
 
 def test_latex_escapes_everything() -> None:
@@ -166,21 +158,21 @@ def test_latex_escapes_everything() -> None:
 
 
 def test_latex_uses_only_what_it_may(found: Standings, cifar: Standings) -> None:
-    text = standings_latex(cifar) + standings_latex(found)
+    text = STANDINGS.latex(cifar) + STANDINGS.latex(found)
     assert_sound(text)
     assert r"\_A\_\&\_\$B\$ \{50 \%\} [red] \textless{}i\textgreater{}" in text
     assert re.search(r"\\textbf\{\d+\.\d\d \(\d+\.\d\d\)\}", text)
 
 
 def test_a_bracket_at_the_start_of_a_line_is_no_argument(record: Build) -> None:
-    text = standings_latex(standings([record("run", series="[1cm]"), record("run", series="*")]))
+    text = STANDINGS.latex(standings([record("run", series="[1cm]"), record("run", series="*")]))
     assert "\n{}[1cm] & " in text
     assert "\n{}* & " in text
 
 
 def test_csv_reads_back(cifar: Standings) -> None:
-    lines = list(csv.DictReader(io.StringIO(standings_csv(cifar))))
-    assert tuple(lines[0]) == CSV_HEADS
+    lines = list(csv.DictReader(io.StringIO(STANDINGS.csv(cifar))))
+    assert tuple(lines[0]) == STANDINGS_HEADS
     cup = {
         line["measure"]: line for line in lines
         if (line["series"], line["protocol"], line["forget"]) == ("CUP", "clean", "all")
@@ -200,12 +192,12 @@ def test_csv_reads_back(cifar: Standings) -> None:
 
 def test_csv_holds_no_formula(record: Build) -> None:
     runs = [record("run", series="=1+1", problem="@x", forget="-2")]
-    line = next(csv.DictReader(io.StringIO(standings_csv(standings(runs)))))
+    line = next(csv.DictReader(io.StringIO(STANDINGS.csv(standings(runs)))))
     assert (line["problem"], line["series"]) == ("'@x", "'=1+1")
 
 
 def test_json_is_whole_and_in_fractions(found: Standings) -> None:
-    told = json.loads(standings_json(found))
+    told = json.loads(STANDINGS.json(found))
     assert told["schema"] == "gradpivot.standings/1"
     ra = [row["measures"]["ra"]["mean"] for table in told["tables"] for row in table["rows"]]
     assert max(ra) <= 1
@@ -215,7 +207,7 @@ def console_text(found: Standings, width: int = 80) -> str:
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=width, force_terminal=False).print(standings_console(found))
+    Console(file=out, width=width, force_terminal=False).print(STANDINGS.console(found))
     return out.getvalue()
 
 
@@ -230,10 +222,10 @@ def test_the_console_fits_80_columns_and_cuts_no_number(found: Standings, cifar:
 
 def test_notes_of_the_caller_are_in_every_export(sweep: list[Record]) -> None:
     told = standings(sweep, notes=["7 runs of A_B failed.", "=1+1"])
-    for write in (standings_markdown, standings_json, console_text, render_standings_page, standings_html):
+    for write in (STANDINGS.markdown, STANDINGS.json, console_text, STANDINGS.page, STANDINGS.html):
         assert "7 runs of A_B failed." in write(told).replace(r"A\_B", "A_B"), write
-    assert standings_latex(told).count(r"7 runs of A\_B failed.") == len(told.tables)
-    lines = list(csv.DictReader(io.StringIO(standings_csv(told))))
+    assert STANDINGS.latex(told).count(r"7 runs of A\_B failed.") == len(told.tables)
+    lines = list(csv.DictReader(io.StringIO(STANDINGS.csv(told))))
     assert [line["note"] for line in lines if line["role"] == "note"] == ["7 runs of A_B failed.", "'=1+1"]
     assert {line["note"] for line in lines if line["role"] != "note"} == {""}
 
@@ -265,11 +257,11 @@ def test_random_subsets_say_their_direction(record: Build) -> None:
     place = {"kind": "random", "forget": "10 %"}
     told = standings([record("run", **place), record("retrained", **place), record("original", **place)])
     assert "RA → retrained (%)" in grid(told, "methods").heads
-    assert "H is taken on 1 − the gap" in standings_markdown(told)
+    assert "H is taken on 1 − the gap" in STANDINGS.markdown(told)
     assert max(map(len, console_text(told).splitlines())) <= 80
     unjudged = standings([record("run", **place)])
     assert [cell.text for cell in grid(unjudged, "methods").lines[0][1:]] == ["–"] * 9
-    for write in (standings_latex, standings_csv, standings_json, console_text):
+    for write in (STANDINGS.latex, STANDINGS.csv, STANDINGS.json, console_text):
         assert write(unjudged)
 
 
@@ -287,11 +279,11 @@ def test_an_unknown_format_is_refused_before_anything_is_written(found: Standing
     with pytest.raises(GradPivotError, match=r"'pdf'; choose from markdown, latex"):
         write_standings(found, tmp_path, ["json", "pdf"])
     assert list(tmp_path.iterdir()) == []
-    assert len(FORMATS) == 6
+    assert len(STANDINGS.formats) == 6
 
 
 def test_two_writings_are_the_same(sweep: list[Record], found: Standings) -> None:
     again = standings(reversed(sweep))
-    writers: tuple[Any, ...] = (standings_markdown, standings_latex, standings_csv, standings_json)
+    writers: tuple[Any, ...] = (STANDINGS.markdown, STANDINGS.latex, STANDINGS.csv, STANDINGS.json)
     for write in writers:
         assert write(again) == write(found)

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from gradpivot.report.common.tables import markdown_cell, markdown_grid
 
-__all__ = ["Cell", "Grid", "Section", "markdown_page"]
+__all__ = ["Grid", "GridCell", "Section", "markdown_page"]
 
 
-class Cell(NamedTuple):
+class GridCell(NamedTuple):
     """A cell's text, and whether it is the ``best`` or the ``second`` of its column."""
 
     text: str
@@ -35,7 +35,7 @@ class Grid:
     name: str
     title: str
     heads: tuple[str, ...]
-    lines: tuple[tuple[Cell, ...], ...]
+    lines: tuple[tuple[GridCell, ...], ...]
     caption: str = ""
     texts: int = 1
     models: int = 0
@@ -78,6 +78,6 @@ def _items(texts: Sequence[str]) -> list[str]:
     return [*(f"- {markdown_cell(text)}" for text in texts), ""] if texts else []
 
 
-def _markdown(cell: Cell) -> str:
+def _markdown(cell: GridCell) -> str:
     text = markdown_cell(cell.text)
     return {"best": f"**{text}**", "second": f"<u>{text}</u>"}.get(cell.mark, text)

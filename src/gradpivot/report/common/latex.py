@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gradpivot.report.common.grid import Cell, Grid, Section
+from gradpivot.report.common.grid import Grid, GridCell, Section
 
 __all__ = ["latex_page", "latex_text"]
 
@@ -62,7 +62,7 @@ def _line(cells: list[str]) -> str:
     return "{}" + line if line.startswith(("[", "*")) else line
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: GridCell) -> str:
     text = latex_text(cell.text)
     return {"best": rf"\textbf{{{text}}}", "second": rf"\underline{{{text}}}"}.get(cell.mark, text)
 

@@ -8,12 +8,14 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
+from pathlib import Path
 from string import Template
 from typing import Any
 
 from gradpivot.report.common.tables import LOST
+from gradpivot.runtime import replacing
 
-__all__ = ["filled_page", "listing", "part", "policy", "sortable_table"]
+__all__ = ["filled_page", "listing", "part", "policy", "sortable_table", "write_html"]
 
 Text = str | tuple[str, str]
 """A cell: its text, or its text with the mark ``best`` or ``second``."""
@@ -28,10 +30,7 @@ def filled_page(name: str, title: str, data: Mapping[str, Any], **texts: str) ->
         data: What the script draws.
         texts: What the page's other placeholders stand for, as HTML.
     """
-    plotly, script = (
-        part("common/vendor/plotly-basic.min.js"),
-        part("common/charts.js") + part(f"{name}/page.js"),
-    )
+    plotly, script = (part("common/vendor/plotly-basic.min.js"), part("common/charts.js") + part(f"{name}/page.js"))
     return Template(part("common/frame.html")).substitute(
         policy=policy(plotly, script),
         style=part("common/page.css"),
@@ -41,6 +40,13 @@ def filled_page(name: str, title: str, data: Mapping[str, Any], **texts: str) ->
         plotly=plotly,
         script=script,
     )
+
+
+def write_html(path: str | Path, text: str) -> Path:
+    """Write a page; a reader sees the old file or the new one, never half of one."""
+    with replacing(path) as draft:
+        draft.write_bytes(text.encode("utf-8", "replace"))
+    return Path(path)
 
 
 def part(name: str) -> str:

@@ -174,12 +174,7 @@ def point_rows(comparison: Comparison) -> Iterator[tuple[str, str, Point, list[s
             run = setting(frontier, point)
             # By identity: two runs with the same settings and scores are still two runs.
             state = "Pareto" if any(point is p for p in best) else "dominated" if best else ""
-            yield (
-                frontier.name,
-                run,
-                point,
-                _point_cells(frontier.name, run, point, frontier.reference, state),
-            )
+            yield (frontier.name, run, point, _point_cells(frontier.name, run, point, frontier.reference, state))
 
 
 def _point_cells(name: str, run: str, point: Point, reference: Scored | None, state: str) -> list[str]:

@@ -79,11 +79,7 @@ def _runs(row: GeneratorSeries, seed: int, *, named: bool) -> list[tuple[Record,
 
 def _panels(table: GeneratorTable, entries: Sequence[tuple[Record, str]]) -> list[SamplePanel]:
     drawn = [
-        (
-            record,
-            title,
-            picture_panel(record.pictures, title, _caption(table, record)) if record.pictures else None,
-        )
+        (record, title, picture_panel(record.pictures, title, _caption(table, record)) if record.pictures else None)
         for record, title in entries
     ]
     like = next(panel for _, _, panel in drawn if panel)

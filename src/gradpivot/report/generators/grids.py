@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradpivot.evaluate import Frechet
-from gradpivot.report.common.grid import Cell, Grid, Section
+from gradpivot.report.common.grid import Grid, GridCell, Section
 from gradpivot.report.common.tables import LOST
 from gradpivot.report.common.wording import MISSING, number, percent
 from gradpivot.report.generators.wording import (
@@ -49,16 +49,10 @@ def _series(table: GeneratorTable) -> Grid:
         "UA ↑ (%)", "Kept recognised ↑ (%)", "to the original (pp)", *map(distance_head, table.distances),
         "Time a run ↓ (s)", "× CUP ↓", "Runs", "Diverged ↓",
     )  # fmt: skip
-    lines = tuple(tuple(map(Cell, _series_cells(table, row))) for row in table.rows)
+    lines = tuple(tuple(map(GridCell, _series_cells(table, row))) for row in table.rows)
     models = sum(row.role != "run" for row in table.rows)
     return Grid(
-        name="series",
-        title="Series",
-        heads=heads,
-        lines=lines,
-        caption=_caption(table),
-        texts=2,
-        models=models,
+        name="series", title="Series", heads=heads, lines=lines, caption=_caption(table), texts=2, models=models
     )
 
 
@@ -126,19 +120,9 @@ def _beside(table: GeneratorTable) -> list[Grid]:
     known = [row for row in table.series if paper_generation("", row.name, "seconds")]
     if not known:
         return []
-    heads = (
-        "Series",
-        "Δ ↓ (pp)",
-        "paper",
-        "H ↑ (×100)",
-        "paper",
-        "Time a run ↓ (s)",
-        "paper",
-        "× CUP ↓",
-        "paper",
-    )
+    heads = ("Series", "Δ ↓ (pp)", "paper", "H ↑ (×100)", "paper", "Time a run ↓ (s)", "paper", "× CUP ↓", "paper")
     lines = tuple(
-        tuple(map(Cell, (
+        tuple(map(GridCell, (
             row.name, _hundred(row.delta), _printed(table, row, "delta"), _hundred(row.hypervolume),
             _printed(table, row, "hypervolume"), _spread(row.seconds), _printed(table, row, "seconds"),
             number(row.cup_ratio), number(paper_ratio(row)),
@@ -187,7 +171,7 @@ def _runs(table: GeneratorTable) -> Grid:
         *(f"{name}{' ↓ forgotten' if name in table.forgotten else ''} (%)" for name in classes),
     )  # fmt: skip
     lines = tuple(
-        tuple(map(Cell, _run_cells(table, row, found, i, classes)))
+        tuple(map(GridCell, _run_cells(table, row, found, i, classes)))
         for row in table.rows
         for found in row.sets
         for i in range(len(found.records))

@@ -1,6 +1,6 @@
-"""Generators compared as one self-contained HTML file: a γ slider that switches the samples, a chart, the tables.
+"""What the generators' page draws: a γ slider that switches the samples, and a chart.
 
-It opens offline and makes no request. Without scripts it still shows the first series' chosen samples beside the
+Without scripts it still shows the first series' chosen samples beside the
 original's, and all tables.
 """
 
@@ -8,52 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from gradpivot.evaluate import GenerationScores
-from gradpivot.report.common.markup import filled_page, listing
-from gradpivot.report.common.sections import grids_section, lead_section, size_words, table_options
+from gradpivot.report.common.sections import table_options
 from gradpivot.report.common.wording import family, symbol
-from gradpivot.report.generators.grids import section
 from gradpivot.report.generators.samples import sheet_file
 from gradpivot.report.generators.wording import run_words
 from gradpivot.results import Generators, GeneratorSet, GeneratorTable, Record, generation
-from gradpivot.runtime import replacing
 
-__all__ = ["generators_payload", "render_generators_page", "write_generators_page"]
+__all__ = ["generators_payload", "sheet_texts"]
 
 
-def render_generators_page(generators: Generators, title: str = "Generators") -> str:
-    """The whole page as text.
-
-    Raises:
-        GradPivotError: if a sheet of pictures is no PNG.
-    """
-    data = generators_payload(generators)
+def sheet_texts(data: dict[str, Any]) -> dict[str, str]:
+    """The menu of sets, the first series' chosen samples and the original's beside them, as HTML."""
     first = data["tables"][0]
     shown = first["sets"][0]
-    told = list(enumerate(map(section, generators.tables)))
-    return filled_page(
-        "generators",
-        title,
-        data,
-        size=size_words(generators.records, len(generators.tables)),
-        notes=listing(generators.notes),
-        options=table_options(table.title for table in generators.tables),
-        sets="".join(f'<option value="{i}">{escape(s["name"])}</option>' for i, s in enumerate(first["sets"])),
-        leads="\n".join(lead_section(i, one) for i, one in told),
-        run=_sheet("run", shown["points"][shown["start"]], first["forgotten"]),
-        beside=_sheet("beside", first["models"].get(f"original {shown['seed']}"), first["forgotten"]),
-        tables="\n".join(grids_section(i, one, "wide") for i, one in told),
-    )
-
-
-def write_generators_page(generators: Generators, path: str | Path, title: str = "Generators") -> Path:
-    """Write the page; a reader sees the old file or the new one, never half of one."""
-    with replacing(path) as draft:
-        draft.write_bytes(render_generators_page(generators, title).encode("utf-8", "replace"))
-    return Path(path)
+    return {
+        "sets": table_options(s["name"] for s in first["sets"]),
+        "run": _sheet("run", shown["points"][shown["start"]], first["forgotten"]),
+        "beside": _sheet("beside", first["models"].get(f"original {shown['seed']}"), first["forgotten"]),
+    }
 
 
 def _sheet(name: str, point: dict[str, Any] | None, forgotten: Sequence[int]) -> str:
@@ -94,10 +69,7 @@ def generators_payload(generators: Generators) -> dict[str, Any]:
 def _payload(table: GeneratorTable) -> dict[str, Any]:
     several = len(table.seeds) > 1
     models = {}
-    for role, name, row in (
-        ("original", "Original", table.original),
-        ("retrained", "Retrained", table.retrained),
-    ):
+    for role, name, row in (("original", "Original", table.original), ("retrained", "Retrained", table.retrained)):
         for found in row.sets if row else ():
             beside = f"{name}, seed {found.seed}" if several else name
             models[f"{role} {found.seed}"] = _point(found, 0, beside, "")

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gradpivot.evaluate import GenerationScores
-from gradpivot.report.common.grid import markdown_page
-from gradpivot.report.common.latex import latex_page
+from gradpivot.report.common.exports import CsvLine
 from gradpivot.report.common.tables import rich_table, spreadsheet_text
 from gradpivot.report.common.wording import MISSING, number
-from gradpivot.report.generators.grids import has_printed, paper_ratio, section, shown_distance
-from gradpivot.report.generators.wording import judged_words, run_words, sentences, shown_run
+from gradpivot.report.generators.grids import has_printed, paper_ratio, shown_distance
+from gradpivot.report.generators.wording import judged_words, run_words, shown_run
 from gradpivot.report.standings.wording import others
 from gradpivot.results import (
     Estimate,
-    Generators,
     GeneratorSeries,
     GeneratorSet,
     GeneratorTable,
@@ -29,51 +24,27 @@ from gradpivot.results import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    import rich.table
 
-__all__ = [
-    "CSV_HEADS", "generators_console", "generators_csv", "generators_json", "generators_latex", "generators_markdown",
-]  # fmt: skip
+__all__ = ["GENERATORS_HEADS", "console_tables", "csv_lines"]
 
-Line = list[str | float | int | None]
-
-CSV_HEADS = (
+GENERATORS_HEADS = (
     "problem", "forget", "protocol", "series", "role", "seed", "run", "state", "measure", "of", "unit", "value", "std",
     "low", "high", "n", "paper", "note",
 )  # fmt: skip
 
 
-def generators_markdown(generators: Generators) -> str:
-    """All tables as one Markdown page."""
-    return markdown_page("Generators", generators.notes, map(section, generators.tables))
+def csv_lines(table: GeneratorTable) -> Iterator[CsvLine]:
+    """One line per series, run and measure; the seed is ``all`` for what is averaged over seeds.
 
-
-def generators_latex(generators: Generators) -> str:
-    r"""All tables for LaTeX; needs ``\usepackage{booktabs}`` and nothing else."""
-    return latex_page("generators", generators.notes, map(section, generators.tables))
-
-
-def generators_csv(generators: Generators) -> str:
-    """Tidy: one line per table, series, run and measure; the seed is ``all`` for what is averaged over seeds.
-
-    Percent, percentage points, ×100 and seconds as the column ``unit`` says. ``of`` names the class of a recognised
-    share, or the features of a Fréchet distance. ``low`` and ``high`` are 95 % intervals: Wilson's by the number ``n``
-    of images for a run, Student's over ``n`` seeds for a series. Text cannot be taken for a formula. Notes on the whole
-    come last, a line each with the role ``note`` and nothing but the last column.
+    ``of`` names the class of a recognised share, or the features of a Fréchet distance. Intervals are Wilson's by the
+    number ``n`` of images for a run, Student's over ``n`` seeds for a series.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_HEADS)
-    for table in generators.tables:
-        for row in table.rows:
-            writer.writerows(_csv_series(table, row))
-            for found in row.sets:
-                for i, record in enumerate(found.records):
-                    writer.writerows(_csv_run(table, row, found, i, record))
-    for note in generators.notes:
-        told = ["note" if column == "role" else "" for column in CSV_HEADS[:-1]]
-        writer.writerow([*told, spreadsheet_text(note)])
-    return text.getvalue()
+    for row in table.rows:
+        yield from _csv_series(table, row)
+        for found in row.sets:
+            for i, record in enumerate(found.records):
+                yield from _csv_run(table, row, found, i, record)
 
 
 def _csv_place(table: GeneratorTable, row: GeneratorSeries) -> list[str]:
@@ -81,8 +52,8 @@ def _csv_place(table: GeneratorTable, row: GeneratorSeries) -> list[str]:
     return [spreadsheet_text(text) for text in texts]
 
 
-def _csv_series(table: GeneratorTable, row: GeneratorSeries) -> Iterator[Line]:
-    head: Line = [*_csv_place(table, row), "all", "", ""]
+def _csv_series(table: GeneratorTable, row: GeneratorSeries) -> Iterator[CsvLine]:
+    head: CsvLine = [*_csv_place(table, row), "all", "", ""]
     measures = (
         ("hypervolume", "×100", 100.0, row.hypervolume),
         ("delta", "pp", 100.0, row.delta),
@@ -104,20 +75,20 @@ def _csv_series(table: GeneratorTable, row: GeneratorSeries) -> Iterator[Line]:
             yield [*head, "spearman recognised", told, "", *_csv_estimate(rho, 1.0), None, ""]
 
 
-def _csv_estimate(value: Estimate, scale: float) -> Line:
+def _csv_estimate(value: Estimate, scale: float) -> CsvLine:
     ends = [None if end is None else scale * end for end in (value.std, value.low, value.high)]
     return [scale * value.mean, *ends, value.n]
 
 
 def _csv_run(
     table: GeneratorTable, row: GeneratorSeries, found: GeneratorSet, i: int, record: Record
-) -> Iterator[Line]:
+) -> Iterator[CsvLine]:
     point = record.point
     run = run_words(found.frontier, point) if row.role == "run" else point.label
     state = "diverged" if point.diverged else "shown" if i == found.chosen else ""
-    head: Line = [*_csv_place(table, row), found.seed, spreadsheet_text(run), state]
+    head: CsvLine = [*_csv_place(table, row), found.seed, spreadsheet_text(run), state]
 
-    def line(measure: str, of: str, unit: str, value: float | None, *rest: float | int | None) -> Line:
+    def line(measure: str, of: str, unit: str, value: float | None, *rest: float | int | None) -> CsvLine:
         low, high, n = (*rest, None, None, None)[:3]
         return [*head, measure, spreadsheet_text(of), unit, value, None, low, high, n, None, ""]
 
@@ -147,27 +118,16 @@ def _made(scores: GenerationScores, *, forgotten: bool) -> int:
     return sum(sum(row) for name, row in pairs if (name in scores.forgotten) == forgotten)
 
 
-def generators_json(generators: Generators) -> str:
-    """Everything but the pictures, fractions and seconds, under the schema ``gradpivot.generators/1``."""
-    return json.dumps(generators.to_dict(), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+_CONSOLE_HEADS = (
+    "Method", "UA ↑ (%)", "Kept ↑ (%)", "to original (pp)", "FD ↓", "Δ ↓ (pp)", "H ↑ (×100)", "Time ↓ (s)", "× CUP ↓",
+    "Diverged ↓",
+)  # fmt: skip
 
 
-def generators_console(generators: Generators) -> Group:
-    """The series of all tables for the terminal, 80 columns wide, with a sentence each and what is missing."""
-    from rich.console import Group
-    from rich.text import Text
-
-    parts: list[Any] = [Text(note, style="yellow") for note in generators.notes]
-    for table in generators.tables:
-        lines = [_console_cells(table, row) for row in table.rows]
-        parts += [rich_table(table.title, judged_words(table), _CONSOLE, lines), Text()]
-        parts += [Text(text) for text in sentences(table)] + [Text()]
-        parts += [Text(note, style="yellow") for note in table.notes]
-    return Group(*parts)
-
-
-_CONSOLE = ("Method", "UA ↑ (%)", "Kept ↑ (%)", "to original (pp)", "FD ↓", "Δ ↓ (pp)", "H ↑ (×100)", "Time ↓ (s)",
-            "× CUP ↓", "Diverged ↓")  # fmt: skip
+def console_tables(table: GeneratorTable) -> list[rich.table.Table]:
+    """The series."""
+    lines = [_console_cells(table, row) for row in table.rows]
+    return [rich_table(table.title, judged_words(table), _CONSOLE_HEADS, lines)]
 
 
 def _console_cells(table: GeneratorTable, row: GeneratorSeries) -> list[str]:

@@ -10,15 +10,7 @@ from collections.abc import Sequence
 from gradpivot.evaluate import Frechet, GenerationScores
 from gradpivot.report.common.wording import MISSING, family, number, percent, setting, share
 from gradpivot.report.standings.wording import others
-from gradpivot.results import (
-    Estimate,
-    Frontier,
-    GeneratorSeries,
-    GeneratorTable,
-    Point,
-    generation,
-    recognised_rho,
-)
+from gradpivot.results import Estimate, Frontier, GeneratorSeries, GeneratorTable, Point, generation, recognised_rho
 
 __all__ = [
     "class_words", "distance_at", "distance_head", "distance_words", "judged_words", "over_seeds", "rho_words",

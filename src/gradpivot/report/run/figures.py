@@ -30,12 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "conflict_figure",
-    "frontier_figure",
-    "metrics_figure",
-    "save_figure",
-]
+__all__ = ["conflict_figure", "frontier_figure", "metrics_figure", "save_figure"]
 
 Run = tuple[str, Mapping[str, Sequence[float | None]]]
 
@@ -68,12 +63,7 @@ def _plane_figure(frontiers: Sequence[Frontier], models: Mapping[str, Point]) ->
 
 
 def _draw_plane(
-    ax: Axes,
-    frontiers: Sequence[Frontier],
-    models: Mapping[str, Point],
-    title: str,
-    *,
-    intervals: bool = False,
+    ax: Axes, frontiers: Sequence[Frontier], models: Mapping[str, Point], title: str, *, intervals: bool = False
 ) -> None:
     quiet_axes(ax, x="RA: accuracy on what is kept (%)", y="UA: error on what is forgotten (%)", title=title)
     for index, frontier in enumerate(frontiers):

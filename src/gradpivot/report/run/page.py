@@ -11,12 +11,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from gradpivot.report.common.markup import filled_page, listing, sortable_table
+from gradpivot.report.common.markup import filled_page, listing, sortable_table, write_html
 from gradpivot.report.common.tables import headings, point_headings, point_rows, row_cells, rows  # fmt: skip
 from gradpivot.report.common.wording import MISSING, caption, gap_kind, kind_of, meanings
 from gradpivot.report.run.view import gaps, payload, verdict
 from gradpivot.results import Comparison
-from gradpivot.runtime import replacing
 
 __all__ = ["render_page", "write_page"]
 
@@ -51,9 +50,7 @@ def render_page(comparison: Comparison) -> str:
 
 def write_page(comparison: Comparison, path: str | Path) -> Path:
     """Write the page; a reader sees the old file or the new one, never half of one."""
-    with replacing(path) as draft:
-        draft.write_bytes(render_page(comparison).encode("utf-8", "replace"))
-    return Path(path)
+    return write_html(path, render_page(comparison))
 
 
 _KINDS = {

@@ -9,23 +9,13 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from gradpivot.evaluate import find_metric, standing_metrics
-from gradpivot.report.common.canvas import (
-    GRID,
-    INK,
-    PALETTE,
-    blank_figure,
-    legend,
-    plain,
-    quiet_axes,
-    say,
-    series,
-)
+from gradpivot.report.common.canvas import GRID, INK, PALETTE, blank_figure, legend, plain, quiet_axes, say, series
 from gradpivot.report.common.labels import Position
 from gradpivot.report.common.plane import staircase
 from gradpivot.report.common.wording import MISSING, gap_kind
 from gradpivot.report.standings.plane import Cloud, cloud, common_front, table_clouds, view_box
 from gradpivot.report.standings.wording import others
-from gradpivot.results import Dial, Series, Standings, Table
+from gradpivot.results import DialCurve, Series, Standings, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,14 +89,14 @@ def _row(table: Table, name: str) -> Series | None:
     return next((row for row in table.series if row.name == name), None)
 
 
-def _spread(found: Sequence[Dial], most: int) -> list[Dial]:
+def _spread(found: Sequence[DialCurve], most: int) -> list[DialCurve]:
     """At most so many of them, from the first to the last."""
     if len(found) <= most:
         return list(found)
     return [found[round(i * (len(found) - 1) / (most - 1))] for i in range(most)]
 
 
-def _dial_title(table: Table, dial: Dial, *, first: bool) -> str:
+def _dial_title(table: Table, dial: DialCurve, *, first: bool) -> str:
     parts = [f"{table.protocol} protocol"] if first and table.protocol else []
     settings = others(dial.others)
     if settings != MISSING:
@@ -114,7 +104,7 @@ def _dial_title(table: Table, dial: Dial, *, first: bool) -> str:
     return plain(", ".join([*parts, f"{dial.sets} sets"]))
 
 
-def _draw_dial(ax: Axes, dial: Dial, table: Table) -> None:
+def _draw_dial(ax: Axes, dial: DialCurve, table: Table) -> None:
     quiet_axes(ax)
     for colour, (marker, line), metric in zip(PALETTE, cycle(_LINES), standing_metrics(), strict=False):
         known = [(x, e) for x, e in zip(dial.values, dial.scores[metric], strict=True) if e]

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from gradpivot.evaluate import scored_metrics
-from gradpivot.report.common.grid import Cell, Grid, Section
+from gradpivot.report.common.grid import Grid, GridCell, Section
 from gradpivot.report.common.wording import number, percent, symbol
-from gradpivot.report.standings.wording import (
-    caption,
-    head,
-    interval,
-    name_of,
-    others,
-    paper_title,
-    sentences,
-    spread,
-)
+from gradpivot.report.standings.wording import caption, head, interval, name_of, others, paper_title, sentences, spread
 from gradpivot.results import CRITERIA, Table, comparable, forget_words
 
 __all__ = ["grids", "marks", "section"]
@@ -59,20 +50,15 @@ def _methods(table: Table) -> Grid:
     marked = {measure: marks(table, measure) for measure in JUDGED}
     lines = tuple(
         (
-            Cell(row.name),
-            *(Cell(spread(m, row.measures[m]), marked.get(m, {}).get(row.name, "") if row.role == "run" else "")
+            GridCell(row.name),
+            *(GridCell(spread(m, row.measures[m]), marked.get(m, {}).get(row.name, "") if row.role == "run" else "")
               for m in shown()),
         )
         for row in table.rows
     )  # fmt: skip
     heads = ("Method", *(head(m, table.kind) for m in shown()))
     return Grid(
-        name="methods",
-        title="Methods",
-        heads=heads,
-        lines=lines,
-        caption=caption(table),
-        models=_models(table),
+        name="methods", title="Methods", heads=heads, lines=lines, caption=caption(table), models=_models(table)
     )
 
 
@@ -94,11 +80,11 @@ def _intervals(table: Table) -> Grid:
         heads += [f"{name_of(measure)} over sets", f"over {len(table.seeds)} seeds"]
     lines = []
     for row in table.rows:
-        line = [Cell(row.name), Cell(str(len(row.whole)))]
+        line = [GridCell(row.name), GridCell(str(len(row.whole)))]
         for measure in JUDGED:
             m = row.measures[measure]
-            line += [Cell(interval(measure, m.over_sets if m else None)),
-                     Cell(interval(measure, m.over_seeds if m else None))]  # fmt: skip
+            line += [GridCell(interval(measure, m.over_sets if m else None)),
+                     GridCell(interval(measure, m.over_seeds if m else None))]  # fmt: skip
         lines.append(tuple(line))
     return Grid(
         name="intervals", title="95 % intervals of the means", heads=tuple(heads), lines=tuple(lines),
@@ -116,11 +102,11 @@ def _beside(table: Table) -> Grid:
     for row in table.rows:
         if row.role == "original":
             continue
-        line = [Cell(row.name)]
+        line = [GridCell(row.name)]
         for measure in BESIDE:
             line += [
-                Cell(spread(measure, row.measures[measure])),
-                Cell(spread(measure, table.paper(row, measure))),
+                GridCell(spread(measure, row.measures[measure])),
+                GridCell(spread(measure, table.paper(row, measure))),
             ]
         lines.append(tuple(line))
     said = (
@@ -138,7 +124,7 @@ def _time(table: Table) -> Grid:
     heads = ("Method", "Runs a set", "Runs", "Diverged ↓", "SVC undetermined ↓ (%)", "Time a run ↓ (s)",
              "Whole space ↓ (s)", "Run / Retrain ↓ (%)", "Space / Retrain ↓ (%)")  # fmt: skip
     lines = tuple(
-        tuple(map(Cell, (
+        tuple(map(GridCell, (
             row.name, str(row.largest), str(row.runs), str(row.diverged), percent(row.undetermined),
             spread("seconds", row.measures["seconds"]), spread("space_seconds", row.measures["space_seconds"]),
             percent(row.retrain_ratio), percent(row.space_ratio),
@@ -157,10 +143,12 @@ def _by_class(table: Table, measure: str) -> Grid:
     lines = []
     for row in table.rows:
         cells = (row.classes.get(forget, {}).get(measure) for forget in forgets)
-        lines.append((Cell(row.name), *(Cell(spread(measure, cell)) for cell in cells)))
+        lines.append((GridCell(row.name), *(GridCell(spread(measure, cell)) for cell in cells)))
         printed = [table.paper(row, f"{measure}_svc", forget) for forget in forgets]
         if any(printed) and not table.context:
-            lines.append((Cell(f"{row.name}, paper (SVC)"), *(Cell(spread(measure, value)) for value in printed)))
+            lines.append(
+                (GridCell(f"{row.name}, paper (SVC)"), *(GridCell(spread(measure, value)) for value in printed))
+            )
     return Grid(
         name=f"classes-{measure}", title=f"{head(measure, table.kind)} by what is forgotten",
         heads=("Method", *(forget_words(table.kind, forget) for forget in forgets)), lines=tuple(lines),
@@ -175,7 +163,7 @@ def _dials(table: Table) -> Grid:
         for dial in row.dials:
             values = f"{symbol(dial.knob)} {dial.values[0]:g}…{dial.values[-1]:g} ({len(dial.values)})"
             rho, jump = dial.rho, dial.jump
-            lines.append(tuple(map(Cell, (
+            lines.append(tuple(map(GridCell, (
                 row.name, others(dial.others), values, number(rho.mean if rho else None),
                 number(rho.low if rho else None), number(rho.high if rho else None),
                 percent(jump.mean if jump else None), percent(dial.largest_jump), percent(dial.finite),

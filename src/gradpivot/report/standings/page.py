@@ -1,6 +1,6 @@
-"""The standings as one self-contained HTML file: tables that sort, the plane, hypervolumes, scores along γ.
+"""What the standings' page draws: the plane, hypervolumes, scores along γ.
 
-It opens offline and makes no request. With many runs the single points are thinned out, and the page says so; the
+With many runs the single points are thinned out, and the page says so; the
 tables, means and steps always rest on all of them.
 """
 
@@ -8,63 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from gradpivot.evaluate import find_metric, standing_metrics
-from gradpivot.report.common.grid import Section
-from gradpivot.report.common.markup import filled_page, listing
-from gradpivot.report.common.sections import grids_section, lead_section, size_words, table_options
 from gradpivot.report.common.wording import MISSING, gap_kind
-from gradpivot.report.standings.grids import section
 from gradpivot.report.standings.plane import Cloud, cloud, common_front, table_clouds, view_box
 from gradpivot.report.standings.wording import others
-from gradpivot.results import Dial, Estimate, Standings, Table, forget_words
-from gradpivot.runtime import replacing
+from gradpivot.results import DialCurve, Estimate, Standings, Table, forget_words
 
-__all__ = ["render_standings_page", "standings_html", "standings_payload", "write_standings_page"]
+__all__ = ["standings_payload"]
 
-MOST_RUNS = 4_000
+MOST_DRAWN = 4_000
 """More single points than this a table's plane does not draw."""
 MOST_IN_ALL = 16_000
 """And the page holds no more than this, so that it stays small with many tables."""
 
 
-def render_standings_page(standings: Standings, title: str = "Standings") -> str:
-    """The whole page as text."""
-    told = _told(standings)
-    return filled_page(
-        "standings",
-        title,
-        standings_payload(standings),
-        size=size_words(standings.records, len(standings.tables)),
-        notes=listing(standings.notes),
-        options=table_options(table.title for table in standings.tables),
-        leads="\n".join(lead_section(i, one) for i, one in told),
-        tables="\n".join(grids_section(i, one) for i, one in told),
-    )
-
-
-def write_standings_page(standings: Standings, path: str | Path, title: str = "Standings") -> Path:
-    """Write the page; a reader sees the old file or the new one, never half of one."""
-    with replacing(path) as draft:
-        draft.write_bytes(render_standings_page(standings, title).encode("utf-8", "replace"))
-    return Path(path)
-
-
-def standings_html(standings: Standings) -> str:
-    """The words and tables without page, charts or script, to be put into another document."""
-    parts = [lead_section(i, one) + grids_section(i, one) for i, one in _told(standings)]
-    return "\n".join([listing(standings.notes), *parts] if standings.notes else parts) + "\n"
-
-
-def _told(standings: Standings) -> list[tuple[int, Section]]:
-    return list(enumerate(map(section, standings.tables)))
-
-
 def standings_payload(standings: Standings) -> dict[str, Any]:
     """What the script draws: small, rounded, and thinned where there are too many runs."""
-    share = min(MOST_RUNS, max(1, MOST_IN_ALL // max(1, len(standings.tables))))
+    share = min(MOST_DRAWN, max(1, MOST_IN_ALL // max(1, len(standings.tables))))
     return {
         "metrics": [{"key": name, "name": find_metric(name).symbol} for name in standing_metrics()],
         "tables": [_payload(table, share) for table in standings.tables],
@@ -146,7 +108,7 @@ def _bounds(value: Estimate) -> list[float]:
     return [_round(value.mean), _round(low), _round(high), value.n]
 
 
-def _dial(name: str, dial: Dial) -> dict[str, Any]:
+def _dial(name: str, dial: DialCurve) -> dict[str, Any]:
     beside = others(dial.others)
     return {
         "name": name if beside == MISSING else f"{name}, {beside}",

@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradpivot.report.common.labels import Position
+from gradpivot.report.common.plane import PLANE
 from gradpivot.results import Point, Series, SolutionSet, Table, nondominated
 
-__all__ = ["Cloud", "Run", "Setting", "attained", "cloud", "common_front", "table_clouds", "view_box"]
-
-PLANE = ("ra", "ua")
+__all__ = ["Cloud", "PlaneRun", "PlaneSetting", "attained", "cloud", "common_front", "table_clouds", "view_box"]
 
 
 @dataclass(frozen=True)
-class Run:
+class PlaneRun:
     """A run that stayed finite: where it lies, and whose it is."""
 
     x: float
@@ -29,7 +28,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Setting:
+class PlaneSetting:
     """One setting over the sets it was run on; a diverged run counts as (0, 0)."""
 
     x: float
@@ -52,15 +51,15 @@ class Cloud:
     """
 
     name: str
-    runs: tuple[Run, ...]
-    settings: tuple[Setting, ...]
+    runs: tuple[PlaneRun, ...]
+    settings: tuple[PlaneSetting, ...]
     front: tuple[Position, ...]
     diverged: int
 
 
 def cloud(row: Series) -> Cloud:
     """A series in the plane; empty where the kind needs a reference and no set has one."""
-    runs: list[Run] = []
+    runs: list[PlaneRun] = []
     by_label: dict[str, list[tuple[Position, bool]]] = {}
     reached: list[list[Position]] = []
     for s in row.sets:
@@ -73,7 +72,7 @@ def cloud(row: Series) -> Cloud:
             reached.append([spot for spot, p in zip(spots, frontier.points, strict=True) if not p.diverged])
         for (x, y), point in zip(spots, frontier.points, strict=True):
             if not point.diverged:
-                runs.append(Run(x, y, point, s))
+                runs.append(PlaneRun(x, y, point, s))
             if not whole:
                 continue
             spot = (0.0, 0.0) if point.diverged else (x, y)
@@ -82,10 +81,10 @@ def cloud(row: Series) -> Cloud:
     return Cloud(row.name, tuple(runs), settings, tuple(attained(reached)), row.diverged)
 
 
-def _setting(label: str, found: Sequence[tuple[Position, bool]]) -> Setting:
+def _setting(label: str, found: Sequence[tuple[Position, bool]]) -> PlaneSetting:
     n = len(found)
     x, y = (math.fsum(spot[axis] for spot, _ in found) / n for axis in (0, 1))
-    return Setting(x, y, label, n, sum(lost for _, lost in found))
+    return PlaneSetting(x, y, label, n, sum(lost for _, lost in found))
 
 
 def attained(sets: Sequence[Sequence[Position]], percentile: float = 50) -> list[Position]:
@@ -109,7 +108,7 @@ def attained(sets: Sequence[Sequence[Position]], percentile: float = 50) -> list
     return sorted((float(-x), float(-y)) for x, y in surface[:, :2])
 
 
-def common_front(clouds: Sequence[Cloud]) -> list[Setting]:
+def common_front(clouds: Sequence[Cloud]) -> list[PlaneSetting]:
     """The settings of all series whose means no other mean beats, from low to high x."""
     every = [setting for c in clouds for setting in c.settings if setting.diverged < setting.runs]
     kept = nondominated([(s.x, s.y) for s in every])

@@ -2,64 +2,37 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gradpivot.evaluate import scored_metrics
-from gradpivot.report.common.grid import markdown_page
-from gradpivot.report.common.latex import latex_page
+from gradpivot.report.common.exports import CsvLine
 from gradpivot.report.common.tables import rich_table, spreadsheet_text
 from gradpivot.report.common.wording import number
-from gradpivot.report.standings.grids import JUDGED, marks, section
-from gradpivot.report.standings.wording import head, name_of, paper_title, scaled, sentences, spread, unit
-from gradpivot.results import Estimate, Measure, PaperValue, Series, Standings, Table, measures
+from gradpivot.report.standings.grids import JUDGED, marks
+from gradpivot.report.standings.wording import head, name_of, paper_title, scaled, spread, unit
+from gradpivot.results import Estimate, Measure, PaperValue, Series, Table, measures
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    import rich.table
 
-__all__ = [
-    "CSV_HEADS", "standings_console", "standings_csv", "standings_json", "standings_latex", "standings_markdown",
-]  # fmt: skip
+__all__ = ["STANDINGS_HEADS", "console_tables", "csv_lines"]
 
-CSV_HEADS = (
+STANDINGS_HEADS = (
     "problem", "task", "protocol", "series", "role", "forget", "measure", "unit", "mean", "std", "std over classes",
     "n", "low", "high", "mean over seeds", "low over seeds", "high over seeds", "paper", "paper std",
     "paper dataset", "note",
 )  # fmt: skip
 
 
-def standings_markdown(standings: Standings) -> str:
-    """All tables as one Markdown page."""
-    return markdown_page("Standings", standings.notes, map(section, standings.tables))
+def csv_lines(table: Table) -> Iterator[CsvLine]:
+    """One line per series, what is forgotten (``all`` for all) and measure; intervals are Student's."""
+    for row in table.rows:
+        for line in _series_lines(table, row):
+            yield [*line, ""]
 
 
-def standings_latex(standings: Standings) -> str:
-    r"""All tables for LaTeX; needs ``\usepackage{booktabs}`` and nothing else."""
-    return latex_page("standings", standings.notes, map(section, standings.tables))
-
-
-def standings_csv(standings: Standings) -> str:
-    """Tidy: one line per table, series, what is forgotten (``all`` for all) and measure.
-
-    Percent, percentage points, ×100 and seconds as the column ``unit`` says; ``low`` and ``high`` are the 95 %
-    Student interval. Text cannot be taken for a formula. Notes on the whole come last, a line each with the role
-    ``note`` and nothing but the last column.
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_HEADS)
-    for table in standings.tables:
-        for row in table.rows:
-            writer.writerows([*line, ""] for line in _csv_lines(table, row))
-    for note in standings.notes:
-        writer.writerow(["note" if column == "role" else "" for column in CSV_HEADS[:-1]] + [spreadsheet_text(note)])
-    return text.getvalue()
-
-
-def _csv_lines(table: Table, row: Series) -> Iterator[list[str | float | int | None]]:
+def _series_lines(table: Table, row: Series) -> Iterator[CsvLine]:
     texts = [spreadsheet_text(part) for part in (table.problem, table.task, table.protocol, row.name, row.role)]
     dataset = f"{table.dataset} (context)" if table.context else table.dataset or ""
     for measure in measures():
@@ -77,35 +50,20 @@ def _csv_lines(table: Table, row: Series) -> Iterator[list[str | float | int | N
                        None, None, None, *_csv_paper(measure, paper, dataset)]  # fmt: skip
 
 
-def _csv_estimate(measure: str, value: Estimate, classes: float | None) -> list[float | int | None]:
+def _csv_estimate(measure: str, value: Estimate, classes: float | None) -> CsvLine:
     mean, std, low, high = (scaled(measure, v) for v in (value.mean, value.std, value.low, value.high))
     return [mean, std, scaled(measure, classes), value.n, low, high]
 
 
-def _csv_paper(measure: str, value: PaperValue | None, dataset: str) -> list[str | float | None]:
+def _csv_paper(measure: str, value: PaperValue | None, dataset: str) -> CsvLine:
     if value is None:
         return [None, None, ""]
     return [scaled(measure, value.mean), scaled(measure, value.std), dataset]
 
 
-def standings_json(standings: Standings) -> str:
-    """Everything, fractions and seconds, under the schema ``gradpivot.standings/1``."""
-    return json.dumps(standings.to_dict(), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
-
-
-def standings_console(standings: Standings) -> Group:
-    """All tables for the terminal, 80 columns wide, with who leads and what is missing."""
-    from rich.console import Group
-    from rich.text import Text
-
-    parts: list[Any] = [Text(note, style="yellow") for note in standings.notes]
-    for table in standings.tables:
-        parts += [_console_table(table), Text()]
-        parts += [Text(text) for text in sentences(table)] + [Text()]
-        if table.dataset:
-            parts += [_console_paper(table), Text()]
-        parts += [Text(note, style="yellow") for note in table.notes]
-    return Group(*parts)
+def console_tables(table: Table) -> list[rich.table.Table]:
+    """The methods, and beside the paper where it has the task."""
+    return [_console_table(table), *([_console_paper(table)] if table.dataset else [])]
 
 
 def _on_console() -> tuple[str, ...]:
@@ -113,7 +71,7 @@ def _on_console() -> tuple[str, ...]:
     return (*scores, "delta", "hypervolume", "hypervolume_without_mia", "hypervolume_svc")
 
 
-def _console_table(table: Table) -> Any:
+def _console_table(table: Table) -> rich.table.Table:
     from rich.text import Text
 
     styles = {"best": "bold", "second": "underline"}
@@ -136,7 +94,7 @@ def _console_table(table: Table) -> Any:
     return rich_table(table.title, note, heads, lines)
 
 
-def _console_paper(table: Table) -> Any:
+def _console_paper(table: Table) -> rich.table.Table:
     heads = ["Method"]
     for measure in ("delta_svc", "hypervolume_svc"):
         heads += [name_of(measure), "paper"]

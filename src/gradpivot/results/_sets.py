@@ -1,0 +1,338 @@
+"""What comparisons of classifiers and of generators share: records in groups, judged sets, series, tables, notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, ClassVar, Generic, TypeVar
+
+from gradpivot.errors import GradPivotError
+from gradpivot.results._json import select
+from gradpivot.results.dial import DialCurve
+from gradpivot.results.frontier import Frontier, Point
+from gradpivot.results.paper import ORDER, paper_name
+from gradpivot.results.record import Record, Role
+
+__all__ = [
+    "ComparedTable", "ComparedTables", "Group", "JudgedSeries", "JudgedSet", "Place", "Sets", "forget_words",
+    "gap_notes", "grouped", "place_order", "protocol_order", "reference_notes", "series_order", "single_models",
+    "unique_records", "whole_sets",
+]  # fmt: skip
+
+PROTOCOLS = ("paper", "clean")
+_MOST_NOTES = 12
+_MOST_NAMES = 3
+
+Place = tuple[str, int]
+"""What was forgotten, and the seed."""
+Sets = Mapping[Place, list[Record]]
+Words = Callable[[Place], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedSet:
+    """The set S of one series for one (forget, seed).
+
+    Attributes:
+        forget: What was forgotten.
+        seed: Of the original, the reference and the runs.
+        frontier: The runs and their reference.
+    """
+
+    forget: str
+    seed: int
+    frontier: Frontier
+
+    @property
+    def place(self) -> Place:
+        """What was forgotten, and the seed."""
+        return self.forget, self.seed
+
+    @property
+    def runs(self) -> int:
+        """How many runs, diverged ones included."""
+        return len(self.frontier.points)
+
+    @property
+    def diverged(self) -> int:
+        """How many runs diverged; they count as zeros."""
+        return sum(point.diverged is not None for point in self.frontier.points)
+
+
+SetT = TypeVar("SetT", bound=JudgedSet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedSeries(Generic[SetT]):
+    """A row of a table.
+
+    Attributes:
+        name: What tables call it.
+        role: ``run`` for a method; ``original`` and ``retrained`` for the two models beside them.
+        method: The method's registered name.
+        sets: One per (forget, seed), in order.
+        dials: How evenly it follows γ, for each combination of its other settings.
+    """
+
+    name: str
+    role: Role
+    method: str
+    sets: tuple[SetT, ...]
+    dials: tuple[DialCurve, ...] = ()
+
+    @property
+    def whole(self) -> tuple[SetT, ...]:
+        """The sets that averages rest on: those as large as the largest. A series always has one."""
+        return whole_sets(self.sets)
+
+    @property
+    def incomplete(self) -> tuple[tuple[Place, int], ...]:
+        """Sets with fewer runs than the largest, as (place, runs); they enter no average."""
+        return tuple((s.place, s.runs) for s in self.sets if s.runs < self.largest)
+
+    @property
+    def largest(self) -> int:
+        """The runs of its largest set."""
+        return max((s.runs for s in self.sets), default=0)
+
+    @property
+    def runs(self) -> int:
+        """Runs in all sets."""
+        return sum(s.runs for s in self.sets)
+
+    @property
+    def diverged(self) -> int:
+        """Diverged runs in all sets."""
+        return sum(s.diverged for s in self.sets)
+
+
+def whole_sets(sets: Sequence[SetT]) -> tuple[SetT, ...]:
+    """The sets that are as large as the largest.
+
+    One under way has a smaller H and a larger Δ for want of runs, not of the method.
+    """
+    largest = max((s.runs for s in sets), default=0)
+    return tuple(s for s in sets if s.runs == largest)
+
+
+SeriesT = TypeVar("SeriesT", bound=JudgedSeries[Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedTable(Generic[SeriesT]):
+    """The series of one problem and protocol, side by side.
+
+    Attributes:
+        problem: The problem's name.
+        kind: What was forgotten: ``class``, ``random``, …
+        protocol: ``paper``, ``clean`` or a recipe's own.
+        series: The methods.
+        original: The model before unlearning, if it was scored.
+        retrained: The reference, if it was trained.
+        notes: What is missing, doubled or not to be compared.
+    """
+
+    problem: str
+    kind: str
+    protocol: str
+    series: tuple[SeriesT, ...]
+    original: SeriesT | None = None
+    retrained: SeriesT | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def what(self) -> str:
+        """What the table is about, for its title."""
+        raise NotImplementedError
+
+    @property
+    def title(self) -> str:
+        """``digits, class-wise, paper protocol``."""
+        return ", ".join(filter(None, (self.problem, self.what, self.protocol and f"{self.protocol} protocol")))
+
+    @property
+    def rows(self) -> tuple[SeriesT, ...]:
+        """The original, the retrained model and the methods."""
+        return (*(row for row in (self.original, self.retrained) if row), *self.series)
+
+    @property
+    def places(self) -> list[Place]:
+        """Every (forget, seed) that some method was run on."""
+        return sorted({s.place for row in self.series for s in row.sets}, key=place_order)
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds that some method was run on."""
+        return sorted({seed for _, seed in self.places})
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary."""
+        raise NotImplementedError
+
+
+TableT = TypeVar("TableT", bound=ComparedTable[Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedTables(Generic[TableT]):
+    """All tables.
+
+    Attributes:
+        tables: By problem, what was forgotten and protocol.
+        notes: What concerns all of them, such as records that came twice or runs that failed.
+        records: How many records they were made from.
+    """
+
+    schema: ClassVar[str]
+    tables: tuple[TableT, ...]
+    notes: tuple[str, ...] = ()
+    records: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary with its schema version; fractions and seconds throughout."""
+        return select(self, "schema", "records", "notes", "tables")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The records of one table: the methods' by series and place, the models' by role and place."""
+
+    problem: str
+    kind: str
+    what: str
+    protocol: str
+    series: Mapping[str, Sets]
+    models: Mapping[Role, Sets]
+
+    @property
+    def places(self) -> set[Place]:
+        """Every (forget, seed) that some method was run on."""
+        return {place for runs in self.series.values() for place in runs}
+
+
+def unique_records(records: Iterable[Record]) -> tuple[list[Record], tuple[str, ...]]:
+    """The first record of each key, sorted by key, so that the order they came in does not matter; and a note."""
+    first: dict[str, Record] = {}
+    doubled = differing = 0
+    for record in records:
+        if record.key in first:
+            doubled += 1
+            differing += first[record.key].point.scores != record.point.scores
+        else:
+            first[record.key] = record
+    told = f"{doubled} records came more than once; the first of each key counts"
+    told += f" ({differing} of them had other scores than the first)." if differing else "."
+    return sorted(first.values(), key=attrgetter("key")), (told,) if doubled else ()
+
+
+def grouped(records: Iterable[Record], what: Callable[[Record], str]) -> list[Group]:
+    """The records by table: problem, kind, ``what`` and protocol.
+
+    Raises:
+        GradPivotError: if no record is a run.
+    """
+    runs: dict[tuple[str, ...], dict[str, dict[Place, list[Record]]]] = {}
+    models: dict[tuple[str, ...], dict[Place, list[Record]]] = {}
+    for record in records:
+        key = (record.problem, record.kind, what(record))
+        if record.role == "run":
+            sets = runs.setdefault((*key, record.protocol), {}).setdefault(record.series, {})
+        else:
+            sets = models.setdefault((*key, record.role), {})
+        sets.setdefault((record.forget, record.seed), []).append(record)
+    if not runs:
+        raise GradPivotError("there is no finished run to compare; run 'gradpivot sweep' first")
+    roles: tuple[Role, ...] = ("original", "retrained")
+    return [
+        Group(problem=key[0], kind=key[1], what=key[2], protocol=key[3], series=series,
+              models={role: models.get((*key[:3], role), {}) for role in roles})
+        for key, series in runs.items()
+    ]  # fmt: skip
+
+
+def single_models(group: Group, role: Role, words: Words, notes: list[str]) -> Sets:
+    """One original or reference a place, the first by key where there are several, which ``notes`` then say."""
+    found = {place: group.models[role][place] for place in _ordered(group.places & set(group.models[role]))}
+    if several := [words(place) for place, records in found.items() if len(records) > 1]:
+        notes.append(f"There are several {role} models for {_listed(several)}; the first by key counts.")
+    return {place: records[:1] for place, records in found.items()}
+
+
+def reference_notes(places: set[Place], references: Mapping[Place, Point], words: Words, lacks: str) -> list[str]:
+    """Where there is no retrained model, with what that ``lacks``, or where it diverged."""
+    found = []
+    if without := _ordered(places - set(references)):
+        found.append(f"No retrained model for {_listed(map(words, without))}: {lacks}; run Retrain.")
+    if lost := _ordered(place for place in places if place in references and references[place].diverged):
+        found.append(f"The retrained model of {_listed(map(words, lost))} diverged and is no reference; run it again.")
+    return found
+
+
+def gap_notes(rows: Sequence[JudgedSeries[Any]], places: set[Place], words: Words) -> list[str]:
+    """Sets that are not there, smaller than they should be or larger than another series', and diverged runs."""
+    found = []
+    for row in rows:
+        if missing := _ordered(places - {s.place for s in row.sets}):
+            found.append(
+                f"{row.name} was run on {len(row.sets)} of {len(places)} sets (not on "
+                f"{_listed(map(words, missing))}); its means are over other sets than those of the rest."
+            )
+        if parts := [f"{words(place)} has {n} of {row.largest} runs" for place, n in row.incomplete]:
+            found.append(f"{row.name}: {_listed(parts)}.")
+    if any(row.incomplete for row in rows):
+        found.append("Sets with fewer runs than their series' largest are left out of means and rankings.")
+    if lost := [f"{row.name} {row.diverged} of {row.runs}" for row in rows if row.diverged]:
+        found.append(f"Diverged, counted as zeros: {', '.join(lost)}.")
+    return found + _size_notes(rows)
+
+
+def _size_notes(rows: Sequence[JudgedSeries[Any]]) -> list[str]:
+    """Sets of one series that are larger than those of another, which favours it."""
+    sizes: dict[int, list[str]] = {}
+    for row in rows:
+        sizes.setdefault(row.largest, []).append(row.name)
+    if len(sizes) < 2:
+        return []
+    common = max(sizes, key=lambda size: (len(sizes[size]), size))
+    order = sorted(sizes)
+    if len(sizes[common]) > _MOST_NAMES:
+        order = [*(size for size in order if size != common), common]
+        sizes[common] = ["the others"]
+    parts = [f"{size}: {', '.join(sizes[size])}" for size in order]
+    return [f"Sets differ in size (runs, {'; '.join(parts)}): H and Δ can only gain from more settings."]
+
+
+def _listed(parts: Iterable[str]) -> str:
+    """The first dozen, and how many more."""
+    first, more = (known := list(parts))[:_MOST_NOTES], len(known) - _MOST_NOTES
+    return "; ".join(first) + (f"; and {more} more" if more > 0 else "")
+
+
+def _ordered(places: Iterable[Place]) -> list[Place]:
+    return sorted(places, key=place_order)
+
+
+def place_order(place: Place) -> tuple[Any, ...]:
+    """By what was forgotten, then by seed."""
+    forget, seed = place
+    # "10" after "9": the numbers in a name sort as numbers.
+    parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", forget)]
+    return parts, seed
+
+
+def protocol_order(protocol: str) -> tuple[int, str]:
+    """The paper's, the clean one, and then the others by name."""
+    return (PROTOCOLS.index(protocol) if protocol in PROTOCOLS else len(PROTOCOLS)), protocol
+
+
+def series_order(name: str) -> tuple[int, str, str]:
+    """The paper's methods in its order, and then the others by name."""
+    known = paper_name(name)
+    return (ORDER.index(known) if known else len(ORDER)), name.lower(), name
+
+
+def forget_words(kind: str, forget: str) -> str:
+    """What was forgotten in a sentence: ``class 3``, or ``random 10 %``."""
+    return f"class {forget}" if kind == "class" else f"{kind} {forget}".strip()
