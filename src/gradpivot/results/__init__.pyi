@@ -4,7 +4,7 @@ from ._estimate import (
     spearman as spearman,
     student_quantile as student_quantile,
 )
-from ._sets import ComparedTables as ComparedTables, forget_words as forget_words
+from ._sets import ComparedTable as ComparedTable, ComparedTables as ComparedTables, forget_words as forget_words
 from ._standings import Standings as Standings, Table as Table, standings as standings
 from .changes import really_changed as really_changed
 from .comparison import Comparison as Comparison

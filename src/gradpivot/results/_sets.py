@@ -16,9 +16,8 @@ from gradpivot.results.paper import ORDER, paper_name
 from gradpivot.results.record import Record, Role
 
 __all__ = [
-    "ComparedTable", "ComparedTables", "Group", "JudgedSeries", "JudgedSet", "Place", "Sets", "forget_words",
-    "gap_notes", "grouped", "place_order", "protocol_order", "reference_notes", "series_order", "single_models",
-    "unique_records", "whole_sets",
+    "ComparedTable", "ComparedTables", "Group", "JudgedSeries", "JudgedSet", "Place", "Sets", "forget_words", "grouped",
+    "place_order", "protocol_order", "series_order", "unique_records", "whole_sets",
 ]  # fmt: skip
 
 PROTOCOLS = ("paper", "clean")
@@ -28,7 +27,6 @@ _MOST_NAMES = 3
 Place = tuple[str, int]
 """What was forgotten, and the seed."""
 Sets = Mapping[Place, list[Record]]
-Words = Callable[[Place], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +195,18 @@ class ComparedTables(Generic[TableT]):
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """The records of one table: the methods' by series and place, the models' by role and place."""
+    """The records of one table.
+
+    Attributes:
+        problem: The problem's name.
+        kind: What was forgotten: ``class``, ``random``, …
+        what: What the table is about.
+        protocol: ``paper``, ``clean`` or a recipe's own.
+        series: The runs by series and place.
+        models: The originals and references by role and place, one each.
+        notes: Where there were several models.
+        by_seed: Whether all places are of one forgotten thing, so that notes name the seed only.
+    """
 
     problem: str
     kind: str
@@ -205,11 +214,51 @@ class Group:
     protocol: str
     series: Mapping[str, Sets]
     models: Mapping[Role, Sets]
+    notes: tuple[str, ...]
+    by_seed: bool
 
     @property
     def places(self) -> set[Place]:
         """Every (forget, seed) that some method was run on."""
         return {place for runs in self.series.values() for place in runs}
+
+    @property
+    def references(self) -> dict[Place, Point]:
+        """The retrained models."""
+        return {place: records[0].point for place, records in self.models["retrained"].items()}
+
+    def where(self, places: Iterable[Place]) -> str:
+        """Places in a note: ``class 3, seed 0; class 3, seed 1``."""
+        return _listed(_place_words(self.kind, place, self.by_seed) for place in sorted(places, key=place_order))
+
+    def reference_notes(self, references: Mapping[Place, Point], lacks: str) -> list[str]:
+        """Where there is no retrained model, with what that ``lacks``, or where it diverged."""
+        without = self.places - set(references)
+        lost = [place for place in self.places - without if references[place].diverged]
+        found = [f"No retrained model for {self.where(without)}: {lacks}; run Retrain."] if without else []
+        told = f"The retrained model of {self.where(lost)} diverged and is no reference; run it again."
+        return [*found, told] if lost else found
+
+    def gap_notes(self, rows: Sequence[JudgedSeries[Any]]) -> list[str]:
+        """Sets that are not there, smaller than they should be or larger than another series', and diverged runs."""
+        found = []
+        for row in rows:
+            if missing := self.places - {s.place for s in row.sets}:
+                found.append(
+                    f"{row.name} was run on {len(row.sets)} of {len(self.places)} sets (not on "
+                    f"{self.where(missing)}); its means are over other sets than those of the rest."
+                )
+            if parts := [f"{self.where([place])} has {n} of {row.largest} runs" for place, n in row.incomplete]:
+                found.append(f"{row.name}: {_listed(parts)}.")
+        if any(row.incomplete for row in rows):
+            found.append("Sets with fewer runs than their series' largest are left out of means and rankings.")
+        if lost := [f"{row.name} {row.diverged} of {row.runs}" for row in rows if row.diverged]:
+            found.append(f"Diverged, counted as zeros: {', '.join(lost)}.")
+        return found + _size_notes(rows)
+
+
+def _place_words(kind: str, place: Place, by_seed: bool) -> str:
+    return f"seed {place[1]}" if by_seed else f"{forget_words(kind, place[0])}, seed {place[1]}"
 
 
 def unique_records(records: Iterable[Record]) -> tuple[list[Record], tuple[str, ...]]:
@@ -227,7 +276,7 @@ def unique_records(records: Iterable[Record]) -> tuple[list[Record], tuple[str, 
     return sorted(first.values(), key=attrgetter("key")), (told,) if doubled else ()
 
 
-def grouped(records: Iterable[Record], what: Callable[[Record], str]) -> list[Group]:
+def grouped(records: Iterable[Record], what: Callable[[Record], str], *, by_seed: bool) -> list[Group]:
     """The records by table: problem, kind, ``what`` and protocol.
 
     Raises:
@@ -246,46 +295,25 @@ def grouped(records: Iterable[Record], what: Callable[[Record], str]) -> list[Gr
         raise GradPivotError("there is no finished run to compare; run 'gradpivot sweep' first")
     roles: tuple[Role, ...] = ("original", "retrained")
     return [
-        Group(problem=key[0], kind=key[1], what=key[2], protocol=key[3], series=series,
-              models={role: models.get((*key[:3], role), {}) for role in roles})
+        _group(key, series, {role: models.get((*key[:3], role), {}) for role in roles}, by_seed)
         for key, series in runs.items()
-    ]  # fmt: skip
+    ]
 
 
-def single_models(group: Group, role: Role, words: Words, notes: list[str]) -> Sets:
-    """One original or reference a place, the first by key where there are several, which ``notes`` then say."""
-    found = {place: group.models[role][place] for place in _ordered(group.places & set(group.models[role]))}
-    if several := [words(place) for place, records in found.items() if len(records) > 1]:
-        notes.append(f"There are several {role} models for {_listed(several)}; the first by key counts.")
-    return {place: records[:1] for place, records in found.items()}
-
-
-def reference_notes(places: set[Place], references: Mapping[Place, Point], words: Words, lacks: str) -> list[str]:
-    """Where there is no retrained model, with what that ``lacks``, or where it diverged."""
-    found = []
-    if without := _ordered(places - set(references)):
-        found.append(f"No retrained model for {_listed(map(words, without))}: {lacks}; run Retrain.")
-    if lost := _ordered(place for place in places if place in references and references[place].diverged):
-        found.append(f"The retrained model of {_listed(map(words, lost))} diverged and is no reference; run it again.")
-    return found
-
-
-def gap_notes(rows: Sequence[JudgedSeries[Any]], places: set[Place], words: Words) -> list[str]:
-    """Sets that are not there, smaller than they should be or larger than another series', and diverged runs."""
-    found = []
-    for row in rows:
-        if missing := _ordered(places - {s.place for s in row.sets}):
-            found.append(
-                f"{row.name} was run on {len(row.sets)} of {len(places)} sets (not on "
-                f"{_listed(map(words, missing))}); its means are over other sets than those of the rest."
-            )
-        if parts := [f"{words(place)} has {n} of {row.largest} runs" for place, n in row.incomplete]:
-            found.append(f"{row.name}: {_listed(parts)}.")
-    if any(row.incomplete for row in rows):
-        found.append("Sets with fewer runs than their series' largest are left out of means and rankings.")
-    if lost := [f"{row.name} {row.diverged} of {row.runs}" for row in rows if row.diverged]:
-        found.append(f"Diverged, counted as zeros: {', '.join(lost)}.")
-    return found + _size_notes(rows)
+def _group(key: Sequence[str], series: Mapping[str, Sets], models: Mapping[Role, Sets], by_seed: bool) -> Group:
+    """One original or reference a place: the first by key where there are several, and a note."""
+    problem, kind, what, protocol = key
+    places = {place for runs in series.values() for place in runs}
+    kept = {role: {place: found[place] for place in sorted(places & set(found), key=place_order)}
+            for role, found in models.items()}  # fmt: skip
+    several = {role: [_place_words(kind, place, by_seed) for place, records in found.items() if len(records) > 1]
+               for role, found in kept.items()}  # fmt: skip
+    return Group(
+        problem=problem, kind=kind, what=what, protocol=protocol, series=series, by_seed=by_seed,
+        models={role: {place: records[:1] for place, records in found.items()} for role, found in kept.items()},
+        notes=tuple(f"There are several {role} models for {_listed(words)}; the first by key counts."
+                    for role, words in several.items() if words),
+    )  # fmt: skip
 
 
 def _size_notes(rows: Sequence[JudgedSeries[Any]]) -> list[str]:
@@ -308,10 +336,6 @@ def _listed(parts: Iterable[str]) -> str:
     """The first dozen, and how many more."""
     first, more = (known := list(parts))[:_MOST_NOTES], len(known) - _MOST_NOTES
     return "; ".join(first) + (f"; and {more} more" if more > 0 else "")
-
-
-def _ordered(places: Iterable[Place]) -> list[Place]:
-    return sorted(places, key=place_order)
 
 
 def place_order(place: Place) -> tuple[Any, ...]:

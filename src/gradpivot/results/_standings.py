@@ -19,15 +19,12 @@ from gradpivot.results._sets import (
     Place,
     Sets,
     forget_words,
-    gap_notes,
     grouped,
     place_order,
     protocol_order,
-    reference_notes,
     series_order,
-    single_models,
     unique_records,
-)
+)  # fmt: skip
 from gradpivot.results.frontier import Point
 from gradpivot.results.paper import PaperValue, counterpart, paper_datasets, paper_reference, paper_value
 from gradpivot.results.ranking import Ranking, rankings
@@ -113,7 +110,7 @@ def standings(records: Iterable[Record], *, beside: str | None = None, notes: It
     if beside is not None and beside not in paper_datasets("class-wise"):
         names = ", ".join(paper_datasets("class-wise"))
         raise GradPivotError(f"the paper has no table on {beside!r}; it has {names}")
-    groups = sorted(grouped(unique, _task_of), key=_table_order)
+    groups = sorted(grouped(unique, _task_of, by_seed=False), key=_table_order)
     return Standings(
         tables=tuple(_table(group, beside) for group in groups), notes=(*doubled, *notes), records=len(unique)
     )
@@ -133,14 +130,7 @@ def _table_order(group: Group) -> tuple[Any, ...]:
 
 def _table(group: Group, beside: str | None) -> Table:
     problem, kind, task, places = group.problem, group.kind, group.what, group.places
-    notes: list[str] = []
-
-    def words(place: Place) -> str:
-        return f"{forget_words(kind, place[0])}, seed {place[1]}"
-
-    original = single_models(group, "original", words, notes)
-    retrained = single_models(group, "retrained", words, notes)
-    references = {place: records[0].point for place, records in retrained.items()}
+    references, notes = group.references, list(group.notes)
     own = counterpart(problem, task)
     references |= _borrowed(task, own, places - set(references), notes)
 
@@ -153,10 +143,11 @@ def _table(group: Group, beside: str | None) -> Table:
     takes = "Δ" if kind == "class" else "Δ and H, which is judged by the gap to it,"
     return Table(
         problem=problem, kind=kind, task=task, protocol=group.protocol, series=methods,
-        original=row("Original", "original", original), retrained=row("Retrain", "retrained", retrained),
+        original=row("Original", "original", group.models["original"]),
+        retrained=row("Retrain", "retrained", group.models["retrained"]),
         dataset=dataset, context=dataset is not None and own is None,
-        notes=(*reference_notes(places, references, words, f"{takes} cannot be given there"), *notes,
-               *gap_notes(methods, places, words), *_paper_notes(problem, task, own, dataset)),
+        notes=(*group.reference_notes(references, f"{takes} cannot be given there"), *notes,
+               *group.gap_notes(methods), *_paper_notes(problem, task, own, dataset)),
     )  # fmt: skip
 
 

@@ -16,16 +16,13 @@ from gradpivot.results._sets import (
     Group,
     Place,
     Sets,
-    gap_notes,
     grouped,
     place_order,
     protocol_order,
-    reference_notes,
     series_order,
-    single_models,
     unique_records,
     whole_sets,
-)
+)  # fmt: skip
 from gradpivot.results.dial import dials, sort_key
 from gradpivot.results.frontier import Frontier, Point, varying
 from gradpivot.results.generators import (
@@ -56,7 +53,7 @@ def compare_generators(records: Iterable[Record], *, notes: Iterable[str] = ()) 
     unique, doubled = unique_records(records)
     if unique and not are_generators(unique):
         raise GradPivotError("the records are of classifiers, which make no images; compare them in standings")
-    groups = sorted(grouped(unique, lambda record: record.forget), key=_table_order)
+    groups = sorted(grouped(unique, lambda record: record.forget, by_seed=True), key=_table_order)
     return Generators(tables=tuple(map(_table, groups)), notes=(*doubled, *notes), records=len(unique))
 
 
@@ -65,18 +62,9 @@ def _table_order(group: Group) -> tuple[Any, ...]:
 
 
 def _table(group: Group) -> GeneratorTable:
-    places = group.places
-    notes: list[str] = []
-
-    def words(place: Place) -> str:
-        return f"seed {place[1]}"
-
-    original = single_models(group, "original", words, notes)
-    retrained = single_models(group, "retrained", words, notes)
-    references = {place: found[0].point for place, found in retrained.items()}
-    if without := sorted(seed for _, seed in places - set(original)):
-        seeds = ", ".join(map(str, without))
-        notes.append(f"No original model for seed {seeds}: what was lost cannot be told there; score it.")
+    notes, references = list(group.notes), group.references
+    if without := group.places - set(group.models["original"]):
+        notes.append(f"No original model for {group.where(without)}: what was lost cannot be told there; score it.")
 
     def row(name: str, role: Role, runs: Sets) -> GeneratorSeries | None:
         return _gather(name, role, group.kind, runs, references) if runs else None
@@ -87,8 +75,9 @@ def _table(group: Group) -> GeneratorTable:
     table = GeneratorTable(
         problem=group.problem, kind=group.kind, forget=group.what, protocol=group.protocol, series=methods,
         forgotten=generation(methods[0].sets[0].frontier.points[0]).forgotten,
-        original=row("Original", "original", original), retrained=row("Retrain", "retrained", retrained),
-        notes=(*notes, *reference_notes(places, references, words, lacks), *gap_notes(methods, places, words)),
+        original=row("Original", "original", group.models["original"]),
+        retrained=row("Retrain", "retrained", group.models["retrained"]),
+        notes=(*notes, *group.reference_notes(references, lacks), *group.gap_notes(methods)),
     )  # fmt: skip
     _check_comparable(table)
     return replace(table, notes=(*table.notes, *_uneven(table)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gradpivot.errors import GradPivotError, to_install
 
@@ -13,19 +14,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "GRID",
-    "INK",
-    "MARKERS",
-    "MUTED",
-    "PALETTE",
-    "blank_figure",
-    "legend",
-    "plain",
-    "quiet_axes",
-    "save_figure",
-    "say",
-    "series",
-]
+    "GRID", "INK", "MARKERS", "MUTED", "PALETTE", "blank_figure", "legend", "plain", "quiet_axes", "read_panels",
+    "save_figure", "say", "series", "thin_frame",
+]  # fmt: skip
+
+PanelT = TypeVar("PanelT")
 
 # Okabe & Ito (2008), told apart with every common colour blindness; their yellow is too pale on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B5B5B")
@@ -74,6 +67,28 @@ def quiet_axes(ax: Axes, *, x: str = "", y: str = "", title: str = "") -> None:
     ax.set_xlabel(x, color=INK, fontsize=9)
     ax.set_ylabel(y, color=INK, fontsize=9)
     ax.set_title(title, color=INK, fontsize=9.5, loc="left", pad=8)
+
+
+def thin_frame(ax: Axes) -> None:
+    """A hairline around a picture, without ticks."""
+    ax.set(xticks=[], yticks=[])
+    for spine in ax.spines.values():
+        spine.set_color(MUTED)
+        spine.set_linewidth(0.6)
+
+
+def read_panels(kind: type[PanelT], panels: Sequence[PanelT | Mapping[str, Any]], name: str) -> list[PanelT]:
+    """Panels from themselves or from mappings of their fields.
+
+    Raises:
+        GradPivotError: without a panel, or if one lacks a field.
+    """
+    if not panels:
+        raise GradPivotError(f"the {name} needs at least one panel")
+    try:
+        return [kind(**panel) if isinstance(panel, Mapping) else panel for panel in panels]
+    except TypeError as error:
+        raise GradPivotError(f"a panel of the {name} cannot be read: {error}") from None
 
 
 def save_figure(figure: Figure, path: str | Path) -> Path:

@@ -119,6 +119,52 @@ const Charts = (() => {
     };
   }
 
+  // The interval around a line.
+  const band = (x, low, high, colour, opacity = 0.1) => ({
+    x: [...x, ...[...x].reverse()], y: [...low, ...[...high].reverse()], fill: "toself", mode: "none",
+    hoverinfo: "skip", fillcolor: colour, opacity, line: { width: 0 },
+  });
+  const crossMarker = () => ({ symbol: "x-thin", size: 9, line: { color: css("--warn"), width: 2 } });
+
+  /* ---------- controls ---------- */
+
+  function entry(term, value, note) {
+    const dd = make("dd", value);
+    if (note) dd.append(make("small", note));
+    el("readout").append(make("dt", term), dd);
+  }
+
+  function setSlider(count, index, run) {
+    const slider = el("gamma-slider");
+    slider.max = count - 1;
+    slider.value = index;
+    slider.disabled = slider.max === "0";
+    el("gamma-value").textContent = run;
+    el("gamma-value").classList.toggle("long", run.length > 10);
+  }
+
+  function press(id, name, pressed) {
+    for (const button of el(id).children) button.setAttribute("aria-pressed", String(pressed(button.dataset[name])));
+  }
+
+  function fillMenu(id, entries) {
+    el(id).replaceChildren(...entries.map(({ name }, i) => {
+      const option = make("option", name);
+      option.value = String(i);
+      return option;
+    }));
+  }
+
+  function showTable(index) {
+    for (const part of document.querySelectorAll("[data-table]")) part.hidden = Number(part.dataset.table) !== index;
+  }
+
+  function wirePage(redraw) {
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    wirePrinting(redraw);
+    wireTables();
+  }
+
   /* ---------- tables and paper ---------- */
 
   const cellText = (row, column) => row.cells[column].textContent.replace(/\*$/, "").trim();
@@ -161,7 +207,8 @@ const Charts = (() => {
   }
 
   return {
-    MODEL_SYMBOLS, OUTLINES, axis, css, draw, drawLegend, drawMetricsKey, el, escapeText, icon, interval,
-    listItem, make, percent, seriesColour, seriesSymbol, styled, wirePrinting, wireTables,
+    MODEL_SYMBOLS, OUTLINES, axis, band, crossMarker, css, draw, drawLegend, drawMetricsKey, el, entry, escapeText,
+    fillMenu, icon, interval, listItem, make, percent, press, seriesColour, seriesSymbol, setSlider, showTable, styled,
+    wirePage,
   };
 })();

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gradpivot.report.common.tables import markdown_cell, markdown_grid
+from gradpivot.results import ComparedTable
 
-__all__ = ["Grid", "GridCell", "Section", "markdown_page"]
+__all__ = ["Grid", "GridCell", "Section", "grid_lines", "markdown_page", "model_rows"]
 
 
 class GridCell(NamedTuple):
@@ -39,6 +40,16 @@ class Grid:
     caption: str = ""
     texts: int = 1
     models: int = 0
+
+
+def grid_lines(lines: Iterable[Iterable[GridCell | str]]) -> tuple[tuple[GridCell, ...], ...]:
+    """Lines of cells and of plain texts as a grid has them."""
+    return tuple(tuple(cell if isinstance(cell, GridCell) else GridCell(cell) for cell in line) for line in lines)
+
+
+def model_rows(table: ComparedTable[Any]) -> int:
+    """How many rows of a table are no method's."""
+    return sum(row.role != "run" for row in table.rows)
 
 
 @dataclass(frozen=True, kw_only=True)

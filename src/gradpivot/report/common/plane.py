@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from gradpivot.report.common.labels import Box, Position
 from gradpivot.report.common.tables import measurable
 from gradpivot.report.common.wording import is_number
 from gradpivot.results import Frontier, Point
 
-__all__ = ["finite", "plane_front", "staircase", "zoom_box"]
+__all__ = ["finite", "plane_front", "spread_over", "staircase", "zoom_box"]
 
 PLANE = ("ra", "ua")
+T = TypeVar("T")
 
 
 def finite(points: Iterable[Point]) -> list[Point]:
@@ -34,6 +36,13 @@ def staircase(points: Iterable[Position]) -> list[Position]:
         below = ordered[i + 1][1] if i + 1 < len(ordered) else 0.0
         path += [(x, y), (x, below)]
     return path
+
+
+def spread_over(found: Sequence[T], most: int) -> list[T]:
+    """At most so many of them, from the first to the last."""
+    if len(found) <= most:
+        return list(found)
+    return [found[round(i * (len(found) - 1) / (most - 1))] for i in range(most)]
 
 
 def zoom_box(frontiers: Sequence[Frontier], models: Sequence[Point] = ()) -> Box | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradpivot.evaluate import Metric, Scores, find_metric, scored_metrics, standing_metrics
-from gradpivot.results import Comparison, Frontier, Point
+from gradpivot.results import Comparison, Frontier, Point, varying
 
 __all__ = [
     "MISSING", "SYMBOLS", "Meaning", "arrow", "caption", "column_head", "direction", "family", "forgotten", "gap_kind",
@@ -79,9 +79,8 @@ def family(frontier: Frontier, point: Point) -> str:
     Where a point of a quick trace lies between the original and the run goes along with its knob.
     """
     along = (frontier.knob, _SHARE) if frontier.knob else ()
-    names = dict.fromkeys(name for p in frontier.points for name in p.settings if name not in along)
-    varying = (n for n in names if len({repr(p.settings.get(n)) for p in frontier.points}) > 1)
-    return ", ".join(f"{symbol(name)} = {_plain_value(point.settings.get(name))}" for name in varying)
+    names = varying(frontier.points, *along)
+    return ", ".join(f"{symbol(name)} = {_plain_value(point.settings.get(name))}" for name in names)
 
 
 def _plain_value(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradpivot.evaluate import Frechet
-from gradpivot.report.common.grid import Grid, GridCell, Section
+from gradpivot.report.common.grid import Grid, Section, grid_lines, model_rows
 from gradpivot.report.common.tables import LOST
 from gradpivot.report.common.wording import MISSING, number, percent
 from gradpivot.report.generators.wording import (
@@ -49,11 +49,10 @@ def _series(table: GeneratorTable) -> Grid:
         "UA ↑ (%)", "Kept recognised ↑ (%)", "to the original (pp)", *map(distance_head, table.distances),
         "Time a run ↓ (s)", "× CUP ↓", "Runs", "Diverged ↓",
     )  # fmt: skip
-    lines = tuple(tuple(map(GridCell, _series_cells(table, row))) for row in table.rows)
-    models = sum(row.role != "run" for row in table.rows)
     return Grid(
-        name="series", title="Series", heads=heads, lines=lines, caption=_caption(table), texts=2, models=models
-    )
+        name="series", title="Series", heads=heads, caption=_caption(table), texts=2, models=model_rows(table),
+        lines=grid_lines(_series_cells(table, row) for row in table.rows),
+    )  # fmt: skip
 
 
 def _series_cells(table: GeneratorTable, row: GeneratorSeries) -> list[str]:
@@ -121,12 +120,10 @@ def _beside(table: GeneratorTable) -> list[Grid]:
     if not known:
         return []
     heads = ("Series", "Δ ↓ (pp)", "paper", "H ↑ (×100)", "paper", "Time a run ↓ (s)", "paper", "× CUP ↓", "paper")
-    lines = tuple(
-        tuple(map(GridCell, (
-            row.name, _hundred(row.delta), _printed(table, row, "delta"), _hundred(row.hypervolume),
-            _printed(table, row, "hypervolume"), _spread(row.seconds), _printed(table, row, "seconds"),
-            number(row.cup_ratio), number(paper_ratio(row)),
-        )))
+    lines = grid_lines(
+        [row.name, _hundred(row.delta), _printed(table, row, "delta"), _hundred(row.hypervolume),
+         _printed(table, row, "hypervolume"), _spread(row.seconds), _printed(table, row, "seconds"),
+         number(row.cup_ratio), number(paper_ratio(row))]
         for row in known
     )  # fmt: skip
     if has_printed(table):
@@ -170,11 +167,8 @@ def _runs(table: GeneratorTable) -> Grid:
         *map(distance_head, table.distances), "Time ↓ (s)",
         *(f"{name}{' ↓ forgotten' if name in table.forgotten else ''} (%)" for name in classes),
     )  # fmt: skip
-    lines = tuple(
-        tuple(map(GridCell, _run_cells(table, row, found, i, classes)))
-        for row in table.rows
-        for found in row.sets
-        for i in range(len(found.records))
+    lines = grid_lines(
+        _run_cells(table, row, found, i, classes) for row in table.rows for found in row.sets for i in range(found.runs)
     )
     return Grid(
         name="runs", title="All runs", heads=heads, lines=lines, texts=2,

@@ -1,6 +1,9 @@
 // The generators' behaviour: one state (table, set, run, what stands beside), and samples, numbers and chart from it.
 (() => {
-  const { axis, css, draw, el, escapeText, icon, interval, listItem, make, percent, wirePrinting, wireTables } = Charts;
+  const {
+    axis, band, crossMarker, css, draw, el, entry, escapeText, fillMenu, icon, interval, listItem, make, percent, press,
+    setSlider, showTable, wirePage,
+  } = Charts;
   const DATA = JSON.parse(document.getElementById("data").textContent);
   const SHARES = [
     { key: "forgotten", colour: "--forget", symbol: "square" },
@@ -45,9 +48,7 @@
   function drawSheets() {
     el("beside-switch").hidden = !(model("original") && model("retrained"));
     const role = model(state.beside) ? state.beside : "original";
-    for (const button of el("beside-switch").children) {
-      button.setAttribute("aria-pressed", String(button.dataset.beside === role));
-    }
+    press("beside-switch", "beside", (name) => name === role);
     drawSheet("run", point(), "");
     drawSheet("beside", model(role), "Original");
   }
@@ -55,12 +56,6 @@
   /* ---------- the read-out ---------- */
 
   const count = (n) => n.toLocaleString("en");
-
-  function entry(term, value, note) {
-    const dd = make("dd", value);
-    if (note) dd.append(make("small", note));
-    el("readout").append(make("dt", term), dd);
-  }
 
   function shareEntries(shown, original) {
     const [still, stillLow, stillHigh] = shown.forgotten;
@@ -97,18 +92,13 @@
   }
 
   function drawSlider() {
-    const slider = el("gamma-slider");
     const shown = point();
-    slider.max = set().points.length - 1;
-    slider.value = state.index;
-    slider.disabled = slider.max === "0";
+    setSlider(set().points.length, state.index, shown.run);
     el("gamma-name").textContent = set().gamma ? "Unlearning intensity" : "Setting";
     el("ends").hidden = !set().gamma;
-    el("gamma-value").textContent = shown.run;
-    el("gamma-value").classList.toggle("long", shown.run.length > 10);
     const told = shown.diverged
       ?? SHARES.map(({ key }) => `${shareName(key)} recognised ${percent(shown[key][0], 1)}`).join(", ");
-    slider.setAttribute("aria-valuetext", `${shown.run}: ${told}`);
+    el("gamma-slider").setAttribute("aria-valuetext", `${shown.run}: ${told}`);
   }
 
   /* ---------- the chart ---------- */
@@ -126,8 +116,7 @@
     const at = (part) => known.map(({ p }) => 100 * p[key][part]);
     const paint = css(colour);
     return [
-      { x: [...x, ...[...x].reverse()], y: [...at(1), ...at(2).reverse()], fill: "toself", mode: "none",
-        hoverinfo: "skip", fillcolor: paint, opacity: 0.12, line: { width: 0 } },
+      band(x, at(1), at(2), paint, 0.12),
       { x, y: at(0), mode: "lines+markers", line: { color: paint, width: 2 }, hoverinfo: "text",
         marker: { color: paint, size: 6, symbol },
         hovertext: known.map(({ p }) => `<b>${escapeText(p.run)}</b><br>${escapeText(shareName(key))} recognised `
@@ -140,7 +129,7 @@
     const lost = places.filter(({ p }) => p.diverged);
     const crosses = { x: lost.map((place) => place.x), y: lost.map(() => 0), mode: "markers", hoverinfo: "text",
       hovertext: lost.map(({ p }) => escapeText(`${p.run}: ${p.diverged}`)),
-      marker: { symbol: "x-thin", size: 9, line: { color: css("--warn"), width: 2 } } };
+      marker: crossMarker() };
     const here = places.find(({ p }) => p === point());
     const original = model("original");
     const before = SHARES.filter(({ key }) => original?.[key]).map(({ key, colour }) => ({
@@ -191,14 +180,8 @@
 
   function chooseTable(index) {
     state.table = index;
-    for (const section of document.querySelectorAll("[data-table]")) {
-      section.hidden = Number(section.dataset.table) !== index;
-    }
-    el("set-select").replaceChildren(...table().sets.map(({ name }, i) => {
-      const option = make("option", name);
-      option.value = String(i);
-      return option;
-    }));
+    showTable(index);
+    fillMenu("set-select", table().sets);
     el("frontier-label").hidden = table().sets.length < 2;
     return chooseSet(0);
   }
@@ -214,9 +197,7 @@
       state.beside = event.target.dataset.beside;
       drawSheets();
     });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-    wirePrinting(redraw);
-    wireTables();
+    wirePage(redraw);
   }
 
   el("chooser").hidden = DATA.tables.length < 2;

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import GenerationScores
-from gradpivot.report.common.canvas import INK, MUTED, blank_figure
+from gradpivot.report.common.canvas import INK, MUTED, blank_figure, read_panels, thin_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,12 +44,7 @@ def latent_figure(panels: Sequence[LatentPanel | Mapping[str, Any]], forgotten: 
     Raises:
         GradPivotError: without a panel, or if one lacks a field.
     """
-    if not panels:
-        raise GradPivotError("the latent figure needs at least one panel")
-    try:
-        known = [panel if isinstance(panel, LatentPanel) else LatentPanel(**panel) for panel in panels]
-    except TypeError as error:
-        raise GradPivotError(f"a panel of the latent figure cannot be read: {error}") from None
+    known = read_panels(LatentPanel, panels, "latent figure")
     rows = math.ceil(len(known) / _IN_A_ROW)
     columns = math.ceil(len(known) / rows)
     figure = blank_figure(2.9 * columns, 3.25 * rows + 0.3)
@@ -68,10 +62,7 @@ def latent_figure(panels: Sequence[LatentPanel | Mapping[str, Any]], forgotten: 
 
 def _draw_panel(ax: Axes, panel: LatentPanel, title: str) -> None:
     ax.imshow(_mosaic(panel.images, panel.marked), interpolation="antialiased")
-    ax.set(xticks=[], yticks=[])
-    for spine in ax.spines.values():
-        spine.set_color(MUTED)
-        spine.set_linewidth(0.6)
+    thin_frame(ax)
     ax.set_title(title, fontsize=10, color=INK)
     ax.set_xlabel(f"$z_1$\n{panel.caption}", fontsize=8, color=INK)
     ax.set_ylabel("$z_2$", fontsize=8, color=INK)

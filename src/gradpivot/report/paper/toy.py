@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.errors import GradPivotError
-from gradpivot.report.common.canvas import INK, MUTED, PALETTE, blank_figure
+from gradpivot.report.common.canvas import INK, MUTED, PALETTE, blank_figure, read_panels, thin_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,12 +44,7 @@ def toy_figure(panels: Sequence[Panel | Mapping[str, Any]]) -> Figure:
     Raises:
         GradPivotError: without a panel, or if one lacks a field.
     """
-    if not panels:
-        raise GradPivotError("the toy figure needs at least one panel")
-    try:
-        known = [panel if isinstance(panel, Panel) else Panel(**panel) for panel in panels]
-    except TypeError as error:
-        raise GradPivotError(f"a panel of the toy figure cannot be read: {error}") from None
+    known = read_panels(Panel, panels, "toy figure")
     figure = blank_figure(2.5 * len(known), 3.2)
     axes = figure.subplots(1, len(known), squeeze=False)[0]
     for letter, ax, panel in zip("abcdefghijklmnop", axes, known, strict=False):
@@ -76,11 +70,9 @@ def _draw_panel(ax: Axes, panel: Panel, title: str) -> None:
         chosen = labels == label
         if chosen.any():
             _draw_class(ax, points[chosen], label, colours[label], forgotten=label == panel.forgotten)
-    ax.set(xlim=panel.extent[:2], ylim=panel.extent[2:], xticks=[], yticks=[])
+    ax.set(xlim=panel.extent[:2], ylim=panel.extent[2:])
     ax.set_box_aspect(1)
-    for spine in ax.spines.values():
-        spine.set_color(MUTED)
-        spine.set_linewidth(0.6)
+    thin_frame(ax)
     ax.set_title(title, fontsize=9.5, color=INK)
     ax.set_xlabel(panel.caption, fontsize=7.5, color=MUTED)
 

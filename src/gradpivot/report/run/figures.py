@@ -19,9 +19,9 @@ from gradpivot.report.common.canvas import (
     save_figure,
     say,
     series,
-)
+)  # fmt: skip
 from gradpivot.report.common.labels import Box, Position, clusters, place
-from gradpivot.report.common.plane import finite, plane_front, zoom_box
+from gradpivot.report.common.plane import finite, plane_front, spread_over, zoom_box
 from gradpivot.report.common.tables import judged
 from gradpivot.report.common.wording import family, is_number, setting
 from gradpivot.results import Comparison, Frontier, Point
@@ -257,7 +257,7 @@ def conflict_figure(comparison: Comparison, most: int = 5) -> Figure:
         (setting(f, p), p.history) for f in walked for p in f.points
         if any(is_number(c) for c in p.history.get("cosine", ()))
     ]  # fmt: skip
-    for i, (label, history) in enumerate(_spread(runs, most)):
+    for i, (label, history) in enumerate(spread_over(runs, most)):
         colour = colormaps["viridis"](0.05 + 0.85 * i / max(1, min(most, len(runs)) - 1))
         cosine = history["cosine"]
         steps = history.get("step") or list(range(len(cosine)))
@@ -271,9 +271,3 @@ def conflict_figure(comparison: Comparison, most: int = 5) -> Figure:
     if not runs:
         say(figure, "No run recorded the cosine of its gradients")
     return figure
-
-
-def _spread(runs: Sequence[Run], most: int) -> list[Run]:
-    if len(runs) <= most:
-        return list(runs)
-    return [runs[round(i * (len(runs) - 1) / (most - 1))] for i in range(most)]

@@ -2,8 +2,8 @@
 // results goes in through textContent or escaped, never as markup.
 (() => {
   const {
-    MODEL_SYMBOLS, axis, css, draw, drawMetricsKey, el, escapeText, interval, make, percent, seriesColour,
-    seriesSymbol, styled, wirePrinting, wireTables,
+    MODEL_SYMBOLS, axis, band, crossMarker, css, draw, drawMetricsKey, el, entry, escapeText, interval, make, percent,
+    press, seriesColour, seriesSymbol, setSlider, styled, wirePage,
   } = Charts;
   const DATA = JSON.parse(document.getElementById("data").textContent);
   const METRICS = styled(DATA.metrics);
@@ -117,8 +117,7 @@
     const at = (part) => known.map((p) => 100 * p[metric.key][part]);
     const colour = css(metric.colour);
     return [
-      { x: [...x, ...[...x].reverse()], y: [...at(1), ...at(2).reverse()], fill: "toself", mode: "none",
-        hoverinfo: "skip", fillcolor: colour, opacity: 0.1, line: { width: 0 } },
+      band(x, at(1), at(2), colour),
       { x, y: at(0), mode: "lines+markers", line: { color: colour, width: 2, dash: metric.dash }, hoverinfo: "text",
         marker: { color: colour, size: 6, symbol: metric.symbol },
         hovertext: known.map((p) => hoverText(frontier.name, p)) },
@@ -132,7 +131,7 @@
     el("metrics-family").textContent = family ? `Runs with ${family}.` : "";
     const crosses = { x: lost.map((p) => p.knob), y: lost.map(() => 0), mode: "markers", hoverinfo: "text",
       hovertext: lost.map((p) => hoverText(frontier.name, p)),
-      marker: { symbol: "x-thin", size: 9, line: { color: css("--warn"), width: 2 } } };
+      marker: crossMarker() };
     const knob = selectedPoint().knob;
     el("metrics-chart").dataset.selected = knob ?? "";
     const marker = { type: "line", x0: knob, x1: knob, y0: 0, y1: 1, yref: "paper",
@@ -179,12 +178,6 @@
 
   /* ---------- the read-out ---------- */
 
-  function entry(term, value, note) {
-    const dd = make("dd", value);
-    if (note) dd.append(make("small", note));
-    el("readout").append(make("dt", term), dd);
-  }
-
   function scoreEntries(point) {
     for (const { key, name } of METRICS) {
       if (!point[key]) { entry(name, "–"); continue; }
@@ -215,16 +208,11 @@
   }
 
   function drawSlider() {
-    const slider = el("gamma-slider");
     const point = selectedPoint();
-    slider.max = selectedFrontier().points.length - 1;
-    slider.value = state.index;
-    slider.disabled = slider.max === "0";
-    el("gamma-value").textContent = point.run;
-    el("gamma-value").classList.toggle("long", point.run.length > 10);
+    setSlider(selectedFrontier().points.length, state.index, point.run);
     const known = METRICS.filter((m) => point[m.key]);
     const told = point.diverged ?? known.map((m) => `${m.name} ${percent(point[m.key][0])}`).join(", ");
-    slider.setAttribute("aria-valuetext", `${point.run}: ${told}`);
+    el("gamma-slider").setAttribute("aria-valuetext", `${point.run}: ${told}`);
   }
 
   /* ---------- legends ---------- */
@@ -267,9 +255,7 @@
 
   function setView(view) {
     state.view = view;
-    for (const button of el("views").children) {
-      button.setAttribute("aria-pressed", String(button.dataset.view === view));
-    }
+    press("views", "view", (name) => name === view);
     drawFrontier();
   }
 
@@ -282,9 +268,7 @@
       select(frontier, DATA.frontiers[frontier].start);
     });
     el("views").addEventListener("click", (event) => event.target.dataset.view && setView(event.target.dataset.view));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-    wirePrinting(drawAll);
-    wireTables();
+    wirePage(drawAll);
   }
 
   function hideMissing() {

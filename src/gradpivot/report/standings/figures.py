@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gradpivot.evaluate import find_metric, standing_metrics
 from gradpivot.report.common.canvas import GRID, INK, PALETTE, blank_figure, legend, plain, quiet_axes, say, series
 from gradpivot.report.common.labels import Position
-from gradpivot.report.common.plane import staircase
+from gradpivot.report.common.plane import spread_over, staircase
 from gradpivot.report.common.wording import MISSING, gap_kind
 from gradpivot.report.standings.plane import Cloud, cloud, common_front, table_clouds, view_box
 from gradpivot.report.standings.wording import others
@@ -60,7 +60,7 @@ def dial_figure(tables: Sequence[Table], name: str) -> Figure:
     the zero line marks a γ at which some run diverged.
     """
     columns = [(table, _row(table, name)) for table in tables]
-    shown = [(table, _spread(row.dials if row else (), MOST_DIALS)) for table, row in columns]
+    shown = [(table, spread_over(row.dials if row else (), MOST_DIALS)) for table, row in columns]
     shown = [(table, found) for table, found in shown if found]
     height = max((len(found) for _, found in shown), default=1)
     figure = blank_figure(max(4.2, 3.6 * max(1, len(shown))), 0.9 + 2.3 * height)
@@ -87,13 +87,6 @@ def dial_figure(tables: Sequence[Table], name: str) -> Figure:
 
 def _row(table: Table, name: str) -> Series | None:
     return next((row for row in table.series if row.name == name), None)
-
-
-def _spread(found: Sequence[DialCurve], most: int) -> list[DialCurve]:
-    """At most so many of them, from the first to the last."""
-    if len(found) <= most:
-        return list(found)
-    return [found[round(i * (len(found) - 1) / (most - 1))] for i in range(most)]
 
 
 def _dial_title(table: Table, dial: DialCurve, *, first: bool) -> str:

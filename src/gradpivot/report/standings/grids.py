@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gradpivot.evaluate import scored_metrics
-from gradpivot.report.common.grid import Grid, GridCell, Section
+from gradpivot.report.common.grid import Grid, GridCell, Section, grid_lines, model_rows
 from gradpivot.report.common.wording import number, percent, symbol
 from gradpivot.report.standings.wording import caption, head, interval, name_of, others, paper_title, sentences, spread
-from gradpivot.results import CRITERIA, Table, comparable, forget_words
+from gradpivot.results import CRITERIA, Series, Table, comparable, forget_words
 
 __all__ = ["grids", "marks", "section"]
 
@@ -48,22 +48,16 @@ def grids(table: Table) -> list[Grid]:
 
 def _methods(table: Table) -> Grid:
     marked = {measure: marks(table, measure) for measure in JUDGED}
-    lines = tuple(
-        (
-            GridCell(row.name),
-            *(GridCell(spread(m, row.measures[m]), marked.get(m, {}).get(row.name, "") if row.role == "run" else "")
-              for m in shown()),
-        )
-        for row in table.rows
-    )  # fmt: skip
-    heads = ("Method", *(head(m, table.kind) for m in shown()))
+
+    def cell(row: Series, measure: str) -> GridCell:
+        mark = marked.get(measure, {}).get(row.name, "") if row.role == "run" else ""
+        return GridCell(spread(measure, row.measures[measure]), mark)
+
+    lines = ((GridCell(row.name), *(cell(row, measure) for measure in shown())) for row in table.rows)
     return Grid(
-        name="methods", title="Methods", heads=heads, lines=lines, caption=caption(table), models=_models(table)
-    )
-
-
-def _models(table: Table) -> int:
-    return sum(row.role != "run" for row in table.rows)
+        name="methods", title="Methods", heads=("Method", *(head(m, table.kind) for m in shown())),
+        lines=grid_lines(lines), caption=caption(table), models=model_rows(table),
+    )  # fmt: skip
 
 
 def marks(table: Table, measure: str) -> dict[str, str]:
@@ -80,14 +74,14 @@ def _intervals(table: Table) -> Grid:
         heads += [f"{name_of(measure)} over sets", f"over {len(table.seeds)} seeds"]
     lines = []
     for row in table.rows:
-        line = [GridCell(row.name), GridCell(str(len(row.whole)))]
+        line = [row.name, str(len(row.whole))]
         for measure in JUDGED:
             m = row.measures[measure]
-            line += [GridCell(interval(measure, m.over_sets if m else None)),
-                     GridCell(interval(measure, m.over_seeds if m else None))]  # fmt: skip
-        lines.append(tuple(line))
+            over = (m.over_sets, m.over_seeds) if m else (None, None)
+            line += [interval(measure, value) for value in over]
+        lines.append(line)
     return Grid(
-        name="intervals", title="95 % intervals of the means", heads=tuple(heads), lines=tuple(lines),
+        name="intervals", title="95 % intervals of the means", heads=tuple(heads), lines=grid_lines(lines),
         caption="Student intervals: over all (class, seed) sets as if they were independent, and over the means of "
         "each seed, fewer values but independent ones. They may reach beyond 100.",
     )  # fmt: skip
@@ -98,24 +92,18 @@ def _beside(table: Table) -> Grid:
     heads = ["Method"]
     for measure in BESIDE:
         heads += [head(measure, table.kind), "paper"]
-    lines = []
-    for row in table.rows:
-        if row.role == "original":
-            continue
-        line = [GridCell(row.name)]
-        for measure in BESIDE:
-            line += [
-                GridCell(spread(measure, row.measures[measure])),
-                GridCell(spread(measure, table.paper(row, measure))),
-            ]
-        lines.append(tuple(line))
+    lines = [
+        [row.name, *(spread(m, value) for m in BESIDE for value in (row.measures[m], table.paper(row, m)))]
+        for row in table.rows
+        if row.role != "original"
+    ]
     said = (
         "Another problem than ours, for orientation only."
         if table.context
         else "The paper's machine, architecture and seeds are not ours; its time is minutes a run, here in seconds."
     )
     return Grid(
-        name="paper", title=f"Beside the {title}", heads=tuple(heads), lines=tuple(lines),
+        name="paper", title=f"Beside the {title}", heads=tuple(heads), lines=grid_lines(lines),
         caption=f"Paper: arXiv:2510.19226. Its MIA is the SVC's, and so are its Δ and H. {said}",
     )  # fmt: skip
 
@@ -123,16 +111,14 @@ def _beside(table: Table) -> Grid:
 def _time(table: Table) -> Grid:
     heads = ("Method", "Runs a set", "Runs", "Diverged ↓", "SVC undetermined ↓ (%)", "Time a run ↓ (s)",
              "Whole space ↓ (s)", "Run / Retrain ↓ (%)", "Space / Retrain ↓ (%)")  # fmt: skip
-    lines = tuple(
-        tuple(map(GridCell, (
-            row.name, str(row.largest), str(row.runs), str(row.diverged), percent(row.undetermined),
-            spread("seconds", row.measures["seconds"]), spread("space_seconds", row.measures["space_seconds"]),
-            percent(row.retrain_ratio), percent(row.space_ratio),
-        )))
+    lines = (
+        [row.name, str(row.largest), str(row.runs), str(row.diverged), percent(row.undetermined),
+         spread("seconds", row.measures["seconds"]), spread("space_seconds", row.measures["space_seconds"]),
+         percent(row.retrain_ratio), percent(row.space_ratio)]
         for row in table.rows
     )  # fmt: skip
     return Grid(
-        name="time", title="Runs and time", heads=heads, lines=lines, models=_models(table),
+        name="time", title="Runs and time", heads=heads, lines=grid_lines(lines), models=model_rows(table),
         caption="Wall-clock of the unlearning call, preparation included. Time a run is over finite runs, "
         "since one that diverged stops early; the whole space is all runs, what a search over all settings costs.",
     )  # fmt: skip
@@ -143,15 +129,13 @@ def _by_class(table: Table, measure: str) -> Grid:
     lines = []
     for row in table.rows:
         cells = (row.classes.get(forget, {}).get(measure) for forget in forgets)
-        lines.append((GridCell(row.name), *(GridCell(spread(measure, cell)) for cell in cells)))
+        lines.append([row.name, *(spread(measure, cell) for cell in cells)])
         printed = [table.paper(row, f"{measure}_svc", forget) for forget in forgets]
         if any(printed) and not table.context:
-            lines.append(
-                (GridCell(f"{row.name}, paper (SVC)"), *(GridCell(spread(measure, value)) for value in printed))
-            )
+            lines.append([f"{row.name}, paper (SVC)", *(spread(measure, value) for value in printed)])
     return Grid(
         name=f"classes-{measure}", title=f"{head(measure, table.kind)} by what is forgotten",
-        heads=("Method", *(forget_words(table.kind, forget) for forget in forgets)), lines=tuple(lines),
+        heads=("Method", *(forget_words(table.kind, forget) for forget in forgets)), lines=grid_lines(lines),
         caption="Mean and, in brackets, standard deviation over seeds."
         + (" The paper's rows for Retrain repeat its ten-class mean." if table.dataset and not table.context else ""),
     )  # fmt: skip
@@ -163,16 +147,16 @@ def _dials(table: Table) -> Grid:
         for dial in row.dials:
             values = f"{symbol(dial.knob)} {dial.values[0]:g}…{dial.values[-1]:g} ({len(dial.values)})"
             rho, jump = dial.rho, dial.jump
-            lines.append(tuple(map(GridCell, (
+            lines.append([
                 row.name, others(dial.others), values, number(rho.mean if rho else None),
                 number(rho.low if rho else None), number(rho.high if rho else None),
                 percent(jump.mean if jump else None), percent(dial.largest_jump), percent(dial.finite),
                 str(dial.sets),
-            ))))  # fmt: skip
+            ])  # fmt: skip
     heads = ("Method", "Other settings", "Values", "ρ(γ, UA) ↑", "ρ low", "ρ high", "UA jump ↓ (pp)",
              "Largest ↓ (pp)", "Finite ↑ (%)", "Sets")  # fmt: skip
     return Grid(
-        name="dials", title="Controllability", heads=heads, lines=tuple(lines), texts=3,
+        name="dials", title="Controllability", heads=heads, lines=grid_lines(lines), texts=3,
         caption="Along γ with all else equal: Spearman's ρ of γ and UA with its 95 % interval over sets, the mean and "
         "the largest UA jump between neighbouring γ, the share of runs that stayed finite. ρ and jumps are over "
         "finite runs; a set on which UA never varied has no ρ.",

@@ -1,8 +1,8 @@
 // The standings' behaviour: one state (which table, what is drawn), and charts that are redrawn from it.
 (() => {
   const {
-    MODEL_SYMBOLS, OUTLINES, axis, css, draw, drawMetricsKey, el, escapeText, icon, listItem, make, percent,
-    seriesColour, seriesSymbol, styled, wirePrinting, wireTables,
+    MODEL_SYMBOLS, OUTLINES, axis, band, crossMarker, css, draw, drawMetricsKey, el, escapeText, fillMenu, icon,
+    listItem, make, percent, press, seriesColour, seriesSymbol, showTable, styled, wirePage,
   } = Charts;
   const DATA = JSON.parse(document.getElementById("data").textContent);
   const METRICS = styled(DATA.metrics);
@@ -130,8 +130,7 @@
     const at = (part) => known.map((i) => 100 * dial[metric.key][i][part]);
     const colour = css(metric.colour);
     return [
-      { x: [...x, ...[...x].reverse()], y: [...at(1), ...at(2).reverse()], fill: "toself", mode: "none",
-        hoverinfo: "skip", fillcolor: colour, opacity: 0.1, line: { width: 0 } },
+      band(x, at(1), at(2), colour),
       { x, y: at(0), mode: "lines+markers", line: { color: colour, width: 2, dash: metric.dash }, hoverinfo: "text",
         marker: { color: colour, size: 6, symbol: metric.symbol },
         hovertext: known.map((i) => `γ = ${dial.values[i]}: ${metric.name} ${percent(dial[metric.key][i][0])}`
@@ -144,17 +143,13 @@
     el("dial-figure").hidden = dials.length === 0;
     if (!dials.length) return Promise.resolve();
     state.dial = Math.min(state.dial, dials.length - 1);
-    el("dial-select").replaceChildren(...dials.map((dial, i) => {
-      const option = make("option", dial.name);
-      option.value = String(i);
-      return option;
-    }));
+    fillMenu("dial-select", dials);
     el("dial-select").value = String(state.dial);
     const dial = dials[state.dial];
     const lost = dial.values.filter((_, i) => dial.diverged[i]);
     const crosses = { x: lost, y: lost.map(() => 0), mode: "markers", hoverinfo: "text",
       hovertext: dial.diverged.filter(Boolean).map((n) => `${n} diverged`),
-      marker: { symbol: "x-thin", size: 9, line: { color: css("--warn"), width: 2 } } };
+      marker: crossMarker() };
     const [low, high] = [dial.values[0], dial.values.at(-1)];
     const pad = 0.03 * (high - low);
     return draw("dial-chart", [...METRICS.flatMap((m) => dialTraces(dial, m)), crosses], {
@@ -167,16 +162,10 @@
   function drawAll() {
     drawLegend();
     drawMetricsKey("dial-key", METRICS);
-    for (const part of document.querySelectorAll("[data-table]")) {
-      part.hidden = Number(part.dataset.table) !== state.table;
-    }
+    showTable(state.table);
     press("views", "view", (view) => view === state.view);
     press("layers", "layer", (layer) => state.layers.has(layer));
     return Promise.all([drawPlane(), drawVolumes(), drawDial()]);
-  }
-
-  function press(id, name, pressed) {
-    for (const button of el(id).children) button.setAttribute("aria-pressed", String(pressed(button.dataset[name])));
   }
 
   function choose(index) {
@@ -200,9 +189,7 @@
       if (!state.layers.delete(layer)) state.layers.add(layer);
       drawAll();
     });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-    wirePrinting(drawAll);
-    wireTables();
+    wirePage(drawAll);
   }
 
   el("chooser").hidden = DATA.tables.length < 2;
