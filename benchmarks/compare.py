@@ -20,12 +20,7 @@ from typing import Any
 
 from gradpivot.evaluate.scores import Scores
 from gradpivot.report.standings.page import render_standings_page
-from gradpivot.report.standings.tables import (
-    standings_csv,
-    standings_json,
-    standings_latex,
-    standings_markdown,
-)
+from gradpivot.report.standings.tables import standings_csv, standings_json, standings_latex, standings_markdown
 from gradpivot.results._standings import standings
 from gradpivot.results.frontier import Point
 from gradpivot.results.record import Record, Role

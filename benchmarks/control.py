@@ -143,14 +143,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         numbers = [_percent(row[name]) for name in ("least_ra", "ua_at_0.9")]
         numbers.append("" if row["rho"] is None else f"{row['rho']:.3f}")
         numbers += [_percent(row[name]) for name in ("jump", "off", "rose", "taken_back")]
-        first = [
-            row["protocol"],
-            row["series"],
-            f"{row['lr']:g}",
-            row["runs"],
-            row["not_finite"],
-            row["collapsed"],
-        ]
+        first = [row["protocol"], row["series"], f"{row['lr']:g}", row["runs"], row["not_finite"], row["collapsed"]]
         lines.append("| " + " | ".join(str(cell) for cell in [*first, *numbers]) + " |")
     return "\n".join(lines) + "\n"
 

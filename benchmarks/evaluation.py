@@ -97,10 +97,7 @@ def plain(model: nn.Module) -> nn.Module:
 
 def measured(samples: int, repeats: int, clock: Callable[[], float]) -> dict[str, Any]:
     model, split, kind = problem(samples)
-    ways = {
-        "the usual way": lambda: usual(plain(model), split, samples),
-        "ours": lambda: ours(model, split, samples),
-    }
+    ways = {"the usual way": lambda: usual(plain(model), split, samples), "ours": lambda: ours(model, split, samples)}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     told: dict[str, Numbers] = {}
     for _ in range(repeats):

@@ -190,10 +190,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     every = [r for row in rows if row["points"] == POINTS[1] for r in row["regret"]]
     sweep = [r for row in rows if row["points"] == POINTS[1] for r in row["sweep_regret"]]
-    lines += [
-        "",
-        "ε and regrets in points of percent, cost in percent of the sweep's; regrets are medians over seeds.",
-    ]
+    lines += ["", "ε and regrets in points of percent, cost in percent of the sweep's; regrets are medians over seeds."]
     lines.append(
         f"Median regret over all: {100 * statistics.median(every):.2f} on quick traces, "
         f"{100 * statistics.median(sweep):.2f} on sweeps."

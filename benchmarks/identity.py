@@ -96,10 +96,7 @@ def _dial() -> Iterator[tuple[str, Run]]:
             f"until UA>=60, {kind}",
             lambda s=split: unlearn(model, s, CUP(**SHORT), until="UA>=60" if s.kind == "class" else "UA>=2").model,
         )
-        yield (
-            f"quick trace, {kind}",
-            lambda s=split: trace(model, s, CUP(**SHORT), quick=True).results[5].model,
-        )
+        yield (f"quick trace, {kind}", lambda s=split: trace(model, s, CUP(**SHORT), quick=True).results[5].model)
 
 
 def _policies() -> Iterator[tuple[str, Run]]:
@@ -110,10 +107,7 @@ def _policies() -> Iterator[tuple[str, Run]]:
     for policy in ("frozen", "train", "recalibrate"):
         for name in ("cup", "ws"):
             method = make_method({"method": name, "batchnorm": policy, **SHORT})
-            yield (
-                f"{name} with BatchNorm {policy}",
-                lambda m=method: unlearn(model, splits["class"], m).model,
-            )
+            yield (f"{name} with BatchNorm {policy}", lambda m=method: unlearn(model, splits["class"], m).model)
 
 
 def _generators() -> Iterator[tuple[str, Run]]:

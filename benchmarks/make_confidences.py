@@ -177,10 +177,7 @@ def main() -> None:
     else:
         batches = [read_images(options.cifar / f"data_batch_{i}.png") for i in range(1, 6)]
         train_data = torch.cat(batches), read_labels(options.cifar / "train_lables.json")
-        test_data = (
-            read_images(options.cifar / "test_batch.png"),
-            read_labels(options.cifar / "test_lables.json"),
-        )
+        test_data = (read_images(options.cifar / "test_batch.png"), read_labels(options.cifar / "test_lables.json"))
         arrays = trained_sets(train_data, test_data)
         arrays |= resnet_set(options.resnet, train_data, test_data)
     np.savez_compressed(options.out, allow_pickle=False, **arrays, **references(arrays))

@@ -29,12 +29,7 @@ from gradpivot.data.readers.png import encode_rgb
 
 TRAIN, TEST = 20, 6
 BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
-IDX = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
+IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
 def digest(content: bytes, algorithm: str = "sha256") -> str:
@@ -179,12 +174,7 @@ def cifar(cache, monkeypatch) -> dict[str, np.ndarray]:
     arrays = made_images((3, 32, 32))
     digests = {name: digest(content, "sha1") for name, content in cifar_binary(arrays).items()}
     change(
-        monkeypatch,
-        "cifar10",
-        digests=digests,
-        images=ImageFiles((3, 32, 32), TRAIN, TEST),
-        official=(),
-        package=None,
+        monkeypatch, "cifar10", digests=digests, images=ImageFiles((3, 32, 32), TRAIN, TEST), official=(), package=None
     )
     return arrays
 
@@ -196,12 +186,7 @@ def clothes(cache, monkeypatch) -> dict[str, np.ndarray]:
     digests = {name: digest(content) for name, content in idx_files(arrays).items()}
     for name in ("mnist", "fashion-mnist"):
         change(
-            monkeypatch,
-            name,
-            digests=digests,
-            images=ImageFiles((1, 28, 28), TRAIN, TEST),
-            official=(),
-            package=None,
+            monkeypatch, name, digests=digests, images=ImageFiles((1, 28, 28), TRAIN, TEST), official=(), package=None
         )
     return arrays
 

@@ -17,13 +17,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from gradpivot import geometry as geometry
-    from gradpivot.api import (
-        Trace as Trace,
-        score as score,
-        trace as trace,
-        train as train,
-        unlearn as unlearn,
-    )
+    from gradpivot.api import Trace as Trace, score as score, trace as trace, train as train, unlearn as unlearn
     from gradpivot.data import ForgetSplit as ForgetSplit
     from gradpivot.errors import GradPivotError as GradPivotError
     from gradpivot.evaluate import Scores as Scores

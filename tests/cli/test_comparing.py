@@ -76,10 +76,7 @@ def test_a_damaged_run_is_named_and_left_out(store, capsys):
 
 def test_other_settings_are_kept_apart(store, record, capsys):
     more = Store(store)
-    for one in (
-        record("retrained", (1, 1, 0.9, 1)),
-        record("run", (0.5, 0.5, 0.5, 0.5), series="CUP", method="cup"),
-    ):
+    for one in (record("retrained", (1, 1, 0.9, 1)), record("run", (0.5, 0.5, 0.5, 0.5), series="CUP", method="cup")):
         more.put(replace(one, key=digest_of([one.key, "other"]), provenance={"setting_key": "abcdef123456"}))
     more.close()
     assert main(["compare", str(store), "--json"]) == 0

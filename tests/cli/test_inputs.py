@@ -117,19 +117,7 @@ def test_a_frontier_of_another_model_and_another_normalisation_shares_no_record(
     import my_bytes
 
     torch.save(my_bytes.Net().state_dict(), "w.pt")
-    words = [
-        "trace",
-        "cup",
-        *mine,
-        "--model",
-        "my_bytes:Net",
-        "--weights",
-        "w.pt",
-        "--values",
-        "0.5",
-        "--out",
-        "t",
-    ]
+    words = ["trace", "cup", *mine, "--model", "my_bytes:Net", "--weights", "w.pt", "--values", "0.5", "--out", "t"]
     words += ["--no-reference"]
     assert main(words) == 0
     first = set(Path("t/runs").rglob("*.json"))
@@ -148,10 +136,7 @@ def test_a_frontier_of_another_model_and_another_normalisation_shares_no_record(
         (["--model", "resnet19"], "did you mean 'resnet18'"),
         (["--model", "my_bytes:nothing"], "the module my_bytes has no 'nothing'"),
         (["--model", "my_bytes:data"], "missing 1 required positional argument"),
-        (
-            ["--model", "my_bytes:too_large"],
-            "cannot be run on the data (RuntimeError: mat1 and mat2",
-        ),
+        (["--model", "my_bytes:too_large"], "cannot be run on the data (RuntimeError: mat1 and mat2"),
         (["--model", "resnet20", "--normalise", "imagnet"], "write none, cifar10, imagenet"),
         (["--model", "resnet20", "--weights", "none.pt"], "there is no weights file"),
         (["--model", "resnet20", "--problem", "toy"], "the problem does not say"),
@@ -174,8 +159,9 @@ def test_weights_that_are_not_numbers_are_refused(mine, capsys):
 
 
 def test_the_problems_own_original_goes_with_its_model():
-    from gradpivot.experiments.problem import with_model
     from gradpivot.experiments.problems.cifar10 import cifar10
+
+    from gradpivot.experiments.problem import with_model
 
     assert with_model(cifar10(), "resnet20").original is None
 

@@ -285,15 +285,7 @@ def test_mistyped_words_exit_with_two(words, capsys):
 
 def test_damaged_weights_are_refused(tmp_path, capsys):
     (tmp_path / "w.safetensors").write_bytes(b"\x08\x00\x00\x00junk")
-    words = [
-        "unlearn",
-        "cup",
-        *QUICK,
-        "--weights",
-        str(tmp_path / "w.safetensors"),
-        "--out",
-        str(tmp_path / "x"),
-    ]
+    words = ["unlearn", "cup", *QUICK, "--weights", str(tmp_path / "w.safetensors"), "--out", str(tmp_path / "x")]
     assert main(words) == 1
     assert "damaged" in error_of(capsys)
     assert main(["rerun", str(tmp_path)]) == 1
@@ -444,17 +436,7 @@ def test_trace_draws_and_picks(original, tmp_path, capsys, monkeypatch):
 
 def test_a_quick_trace_recommends(original, tmp_path, capsys):
     out = tmp_path / "quick"
-    words = [
-        "trace",
-        "cup",
-        *QUICK,
-        "--weights",
-        str(original),
-        "--out",
-        str(out),
-        "--no-reference",
-        "--quick",
-    ]
+    words = ["trace", "cup", *QUICK, "--weights", str(original), "--out", str(out), "--no-reference", "--quick"]
     assert main([*words, "--points", "4"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "Recommended: CUP(" in told

@@ -261,11 +261,7 @@ def command(out: str) -> list[str]:
 def stopped(folder: Path, how: signal.Signals) -> tuple[int, str]:
     """Train in a process of its own until its second epoch is told, then send a signal."""
     process = subprocess.Popen(
-        command("out"),
-        cwd=folder,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        command("out"), cwd=folder, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     assert process.stderr is not None
     assert [process.stderr.readline()[:9] for _ in range(2)] == ["epoch 1/8", "epoch 2/8"]

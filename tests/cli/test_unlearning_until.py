@@ -73,10 +73,7 @@ def test_a_target_that_is_not_met_exits_with_4_and_leaves_the_compromise(tiny, t
     [
         (["--until", "UA>=120"], "between 0 and 100"),
         (["--until", "SPEED>=1"], "unknown score"),
-        (
-            ["--until", "UA>=0.95"],
-            "UA>=0.95 asks for 0.95 %; write UA>=95, or UA>=0.95% if that is what you mean",
-        ),
+        (["--until", "UA>=0.95"], "UA>=0.95 asks for 0.95 %; write UA>=95, or UA>=0.95% if that is what you mean"),
         (["--keep", "RA>=99"], "nothing to forget until"),
         (["--until", ""], "nothing to forget until"),
         (["--until", "UA>=90", "--keep", "UA<=80"], "exclude each other"),

@@ -32,10 +32,7 @@ class Shifted(nn.Module):
 
 
 def landing(
-    model: nn.Module,
-    settle: Callable[[], None] | None = None,
-    task: Classification | None = None,
-    samples: int = 100,
+    model: nn.Module, settle: Callable[[], None] | None = None, task: Classification | None = None, samples: int = 100
 ) -> LineSearch:
     """100 forget samples x = 0 … 1 of class 0, 50 retain samples of class 0 that only ``keep`` can hurt."""
     step = 0.5 / samples

@@ -25,11 +25,7 @@ def test_the_scale_is_even_and_ends_where_it_should():
     assert degrees[9] > 0.98
 
 
-@given(
-    start=shares,
-    asked=shares,
-    seen=st.lists(st.tuples(shares, shares, st.integers(1, 512), losses), min_size=1),
-)
+@given(start=shares, asked=shares, seen=st.lists(st.tuples(shares, shares, st.integers(1, 512), losses), min_size=1))
 def test_the_intensity_stays_in_its_bounds(start, asked, seen):
     ramp = Ramp(start, asked, 0.5)
     for progress, degree, samples, retain in seen:

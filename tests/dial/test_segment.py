@@ -82,10 +82,7 @@ def test_a_bend_takes_no_more_than_a_few_looks(wanted, centre, steep):
 
 
 def test_a_straight_line_takes_one_look():
-    assert share_with(lambda s: 3 + 2 * s, 3.5, between=((0, 3), (1, 5)), tolerance=1e-9, looks=1) == (
-        0.25,
-        3.5,
-    )
+    assert share_with(lambda s: 3 + 2 * s, 3.5, between=((0, 3), (1, 5)), tolerance=1e-9, looks=1) == (0.25, 3.5)
 
 
 def test_it_gives_the_nearest_it_has_seen():

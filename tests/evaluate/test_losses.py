@@ -45,12 +45,7 @@ def test_what_there_is_not_is_told(model, split):
     found = score(model, split, task=TASK)
     assert "on the forget set" in str(found)
     assert found.vector() == ()
-    for ask in (
-        lambda: found.ua,
-        lambda: found.ra,
-        lambda: found.vector(("ua",)),
-        lambda: found.interval("ua"),
-    ):
+    for ask in (lambda: found.ua, lambda: found.ra, lambda: found.vector(("ua",)), lambda: found.interval("ua")):
         with pytest.raises(GradPivotError, match="is not known: a generator predicts no label"):
             ask()
 

@@ -64,10 +64,7 @@ def test_masks_are_boolean_and_shaped_like_the_weights():
 def test_dropout_and_batchnorm_do_not_matter_and_stay_as_they_are():
     still, moving = trained().double(), trained().double().train()
     moving.layers[1].eval()
-    modes, state = (
-        [m.training for m in moving.modules()],
-        {k: v.clone() for k, v in moving.state_dict().items()},
-    )
+    modes, state = ([m.training for m in moving.modules()], {k: v.clone() for k, v in moving.state_dict().items()})
     first, second = (flat(saliency_mask(m, TASK, batches_of(8, 32), 0.3)) for m in (still, moving))
     assert torch.equal(first, second)
     assert [m.training for m in moving.modules()] == modes
@@ -169,10 +166,7 @@ def test_a_mask_of_ones_own_restricts_any_method():
 
     class LastLayer:
         def unlearn(self, model, task, split, loop):
-            loop.restrict(
-                model,
-                [torch.full(p.shape, n.startswith("layers.4")) for n, p in model.named_parameters()],
-            )
+            loop.restrict(model, [torch.full(p.shape, n.startswith("layers.4")) for n, p in model.named_parameters()])
             CUP(lr=0.02, epochs=2, weight_decay=0.1).unlearn(model, task, split, loop)
 
     split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)

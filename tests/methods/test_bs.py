@@ -165,11 +165,7 @@ def test_another_task_is_refused():
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [
-        ({"epsilon": 0}, "epsilon is 0"),
-        ({"low": float("nan")}, "low is nan"),
-        ({"low": 1.0}, "low must be below high"),
-    ],
+    [({"epsilon": 0}, "epsilon is 0"), ({"low": float("nan")}, "low is nan"), ({"low": 1.0}, "low must be below high")],
 )
 def test_settings_are_checked(wrong, message):
     with pytest.raises(GradPivotError, match=message):

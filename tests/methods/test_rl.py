@@ -114,11 +114,6 @@ def test_settings():
     assert "objective" not in {f.name for f in dataclasses.fields(RL)}
     assert [m.lr for m in RL.space()] == [m.lr for m in GA.space()]
     method = RL.protocol("paper")
-    assert (method.max_norm, method.batchnorm, method.weight_decay, method.batch_size) == (
-        None,
-        "train",
-        5e-4,
-        256,
-    )
+    assert (method.max_norm, method.batchnorm, method.weight_decay, method.batch_size) == (None, "train", 5e-4, 256)
     with pytest.raises(GradPivotError, match="choose one of paired, sequential"):
         RL(order="random")

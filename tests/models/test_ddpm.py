@@ -31,12 +31,7 @@ def test_paper_unet_is_the_papers():
     assert count(model) == 35_751_939
     assert model.class_embedding.num_embeddings == 11
     with torch.no_grad():
-        assert model(torch.randn(1, 3, 32, 32), 5, class_labels=torch.tensor([10])).sample.shape == (
-            1,
-            3,
-            32,
-            32,
-        )
+        assert model(torch.randn(1, 3, 32, 32), 5, class_labels=torch.tensor([10])).sample.shape == (1, 3, 32, 32)
     attention = [type(block).__name__ for block in model.down_blocks]
     assert attention == ["DownBlock2D", "AttnDownBlock2D", "DownBlock2D", "DownBlock2D"]
 

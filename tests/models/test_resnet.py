@@ -27,13 +27,7 @@ def test_shapes_and_sizes():
 
 def test_resnet_has_the_key_names_of_the_published_checkpoints():
     keys = set(resnet18().state_dict())
-    assert {
-        "conv1.weight",
-        "bn1.weight",
-        "layer2.0.shortcut.0.weight",
-        "layer4.1.conv2.weight",
-        "linear.bias",
-    } <= keys
+    assert {"conv1.weight", "bn1.weight", "layer2.0.shortcut.0.weight", "layer4.1.conv2.weight", "linear.bias"} <= keys
 
 
 def multiply_adds(model: nn.Module, images: torch.Tensor) -> int:

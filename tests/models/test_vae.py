@@ -33,8 +33,4 @@ def test_encoder_and_decoder_are_mirrored():
     model = VAE(2, (32, 16), size=8)
     shapes = [tuple(p.shape) for p in model.encoder.parameters() if p.ndim == 2]
     assert shapes == [(32, 64), (16, 32), (4, 16)]
-    assert [tuple(p.shape) for p in model.decoder.parameters() if p.ndim == 2] == [
-        (16, 2),
-        (32, 16),
-        (64, 32),
-    ]
+    assert [tuple(p.shape) for p in model.decoder.parameters() if p.ndim == 2] == [(16, 2), (32, 16), (64, 32)]

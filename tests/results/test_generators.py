@@ -15,13 +15,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.generators.scores import Frechet
 from gradpivot.results._estimate import spearman
 from gradpivot.results.generator_tables import compare_generators
-from gradpivot.results.generators import (
-    GeneratorSeries,
-    GeneratorTable,
-    are_generators,
-    generation,
-    recognised_rho,
-)
+from gradpivot.results.generators import GeneratorSeries, GeneratorTable, are_generators, generation, recognised_rho
 from gradpivot.results.record import Record
 from made_generators import FEATURES, GAMMAS, cup, made_record, made_sweep, salun
 

@@ -71,11 +71,7 @@ def test_for_one_class_the_bracket_is_the_spread_over_seeds(record: Build) -> No
 
 
 def test_diverged_runs_count_as_zeros_and_are_told(record: Build) -> None:
-    runs = [
-        record("run", (0.5, 1, 1, 1)),
-        record("run", None, label="lost", seed=0),
-        record("run", None, seed=1),
-    ]
+    runs = [record("run", (0.5, 1, 1, 1)), record("run", None, label="lost", seed=0), record("run", None, seed=1)]
     table = only(standings([*runs, *(record("retrained", seed=s) for s in (0, 1))]))
     row = table.series[0]
     assert (row.runs, row.diverged) == (3, 2)
@@ -224,11 +220,7 @@ def test_tables_and_series_stand_in_order(record: Build) -> None:
     names = ("zeta", "CUP", "ℓ1-sparse", "Alpha", "GA", "WS")
     runs = [record("run", series=n) for n in names]
     runs += [record("run", protocol=p) for p in ("other", "paper")]
-    runs += [
-        record("run", kind="random", forget="10 %"),
-        record("run", forget="3,5"),
-        record("run", problem="a"),
-    ]
+    runs += [record("run", kind="random", forget="10 %"), record("run", forget="3,5"), record("run", problem="a")]
     found = standings(runs)
     assert [(t.problem, t.task, t.protocol) for t in found.tables] == [
         ("a", "class-wise", "clean"), ("digits", "class-wise", "paper"), ("digits", "class-wise", "clean"),
@@ -241,11 +233,7 @@ def test_tables_and_series_stand_in_order(record: Build) -> None:
 
 
 def test_classes_sort_as_numbers(record: Build) -> None:
-    assert only(standings([record("run", forget=f) for f in ("10", "2", "cat")])).forgets == [
-        "2",
-        "10",
-        "cat",
-    ]
+    assert only(standings([record("run", forget=f) for f in ("10", "2", "cat")])).forgets == ["2", "10", "cat"]
 
 
 def test_models_belong_to_all_protocols_but_not_to_other_places(record: Build) -> None:

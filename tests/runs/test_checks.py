@@ -21,13 +21,7 @@ def steps_made(split: ForgetSplit, method: Method | None = None, **options: obje
     """What a run is refused with, and what it had done by then."""
     done: list[int] = []
     with pytest.raises(GradPivotError) as refused:
-        unlearn(
-            trained(),
-            split,
-            method or GA(epochs=1),
-            progress=lambda step, total: done.append(step),
-            **options,
-        )
+        unlearn(trained(), split, method or GA(epochs=1), progress=lambda step, total: done.append(step), **options)
     return str(refused.value), done
 
 
@@ -152,11 +146,7 @@ class Own(Classification):
 @pytest.mark.parametrize(
     ("kind", "found", "told"),
     [
-        (
-            "class",
-            torch.ones(10),
-            r"the degree that Own.forgetting gives has the shape \(10,\) for 2 samples",
-        ),
+        ("class", torch.ones(10), r"the degree that Own.forgetting gives has the shape \(10,\) for 2 samples"),
         ("random", torch.ones(2, 5), r"the doubt that Own.forgetting gives has the shape \(2, 5\) for 2"),
         ("random", torch.tensor([0.5, 9.46]), r"is 9\.46 for a sample; give a probability, in \[0, 1\]"),
     ],
@@ -174,10 +164,7 @@ def test_degrees_that_are_not_of_samples_are_refused(kind, found, told):
 
 def test_so_are_predictions():
     split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
-    for confidence, told in (
-        (torch.ones(10), r"\(10,\) for 2 samples"),
-        (torch.tensor([2.0, 0]), "is 2 for a"),
-    ):
+    for confidence, told in ((torch.ones(10), r"\(10,\) for 2 samples"), (torch.tensor([2.0, 0]), "is 2 for a")):
         message, done = steps_made(split, task=Own(confidence=confidence))
         assert re.search(told, message)
         assert not done

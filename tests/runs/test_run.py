@@ -69,13 +69,7 @@ def test_the_task_is_part_of_what_identifies_a_run():
     class Own(Classification):
         pass
 
-    tasks = [
-        Classification(),
-        Own(),
-        Autoencoding(),
-        Autoencoding(ignorance=0.2),
-        Autoencoding(forgets="model"),
-    ]
+    tasks = [Classification(), Own(), Autoencoding(), Autoencoding(ignorance=0.2), Autoencoding(forgets="model")]
     assert len({key(task) for task in tasks}) == len(tasks)
     assert key(Autoencoding(adapter=lambda batch: batch)) == key(Autoencoding(adapter=lambda batch: batch))
 
@@ -84,12 +78,7 @@ def test_the_task_is_part_of_what_identifies_a_run():
     ("ua", "steps", "kind", "told"),
     [
         (0.69, 50, "class", None),
-        (
-            0.2,
-            50,
-            "class",
-            "asked for UA 71.0 %, reached 20.0 %: more would have cost too much of what is kept; a",
-        ),
+        (0.2, 50, "class", "asked for UA 71.0 %, reached 20.0 %: more would have cost too much of what is kept; a"),
         (0.2, 5, "class", "5 steps are few"),
         (0.2, 50, "random", "A retrained model recognises most single records, too"),
     ],

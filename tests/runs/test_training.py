@@ -159,10 +159,7 @@ def test_the_retrained_reference_is_training_without_the_forgotten_data():
     assert_same(trained.model, reference.model)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"seed": 1}, {"precision": "bfloat16"}, {"recipe": replace(SHORT, lr=0.1)}],
-)
+@pytest.mark.parametrize("change", [{"seed": 1}, {"precision": "bfloat16"}, {"recipe": replace(SHORT, lr=0.1)}])
 def test_a_checkpoint_of_another_training_is_refused(tmp_path, change):
     path = tmp_path / "checkpoint.pt"
     killed_after(3, path)
@@ -224,12 +221,7 @@ def test_provenance_says_what_decides_a_number():
     facts = train_model(problem(), evaluate_every=0).provenance
     assert facts["data"] == everything(problem()).data_digest
     assert facts["recipe"] == SHORT.to_dict()
-    assert (facts["seed"], facts["model"], facts["precision"], facts["compile"]) == (
-        0,
-        "ConvNet",
-        "float32",
-        False,
-    )
+    assert (facts["seed"], facts["model"], facts["precision"], facts["compile"]) == (0, "ConvNet", "float32", False)
     assert math.isfinite(facts["environment"]["threads"])
 
 

@@ -66,11 +66,7 @@ def test_what_steers_never_reads_the_test_part():
         blobs(), Guarded(*blobs(seed=1).tensors), 0, validation=blobs(seed=2), data_id="guarded"
     )
     found, _ = search_for(
-        trained(),
-        guarded,
-        QUICK,
-        Targets.read("UA>=50, MIA>=10, AUC<=99", "RA>=50, TA>=50"),
-        Running(),
+        trained(), guarded, QUICK, Targets.read("UA>=50, MIA>=10, AUC<=99", "RA>=50, TA>=50"), Running()
     )
     assert found.tries
 
@@ -78,12 +74,7 @@ def test_what_steers_never_reads_the_test_part():
 def test_the_final_scores_are_on_the_other_half():
     result = unlearn(trained(), split(), QUICK, until="UA>=50")
     assert result.provenance["split"]["validation"] == "half of test"
-    assert result.steered_on == {
-        "forget": 40,
-        "retain": 80,
-        "validation": 60,
-        "validation_source": "half of test",
-    }
+    assert result.steered_on == {"forget": 40, "retain": 80, "validation": 60, "validation_source": "half of test"}
     given = unlearn(trained(), split(validation=blobs(seed=2)), QUICK, until="UA>=50")
     assert given.steered_on["validation_source"] == "given"
     assert given.scores.n_test == 80

@@ -51,10 +51,7 @@ def sentences(count: int, seed: int) -> list[dict[str, torch.Tensor]]:
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(2, 7, (count,), generator=generator).tolist()
     return [
-        {
-            "input_ids": torch.randint(0, 4, (n,), generator=generator) + 4 * (i % 3),
-            "labels": torch.tensor(i % 3),
-        }
+        {"input_ids": torch.randint(0, 4, (n,), generator=generator) + 4 * (i % 3), "labels": torch.tensor(i % 3)}
         for i, n in enumerate(lengths)
     ]
 
@@ -63,11 +60,7 @@ def pad(samples):
     """What transformers' DataCollatorWithPadding does."""
     tokens = nn.utils.rnn.pad_sequence([s["input_ids"] for s in samples], batch_first=True)
     mask = nn.utils.rnn.pad_sequence([torch.ones_like(s["input_ids"]) for s in samples], batch_first=True)
-    return {
-        "input_ids": tokens,
-        "attention_mask": mask,
-        "labels": torch.stack([s["labels"] for s in samples]),
-    }
+    return {"input_ids": tokens, "attention_mask": mask, "labels": torch.stack([s["labels"] for s in samples])}
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,7 @@ class Wrapped(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "batch",
-    [(X, Y), [X, Y], {"x": X, "y": Y}, {"image": X, "label": Y}, {"pixel_values": X, "labels": Y}],
+    "batch", [(X, Y), [X, Y], {"x": X, "y": Y}, {"image": X, "label": Y}, {"pixel_values": X, "labels": Y}]
 )
 def test_batches_of_the_usual_kinds(batch):
     expected = nn.functional.cross_entropy(MODEL(X), Y)

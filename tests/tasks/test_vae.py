@@ -93,10 +93,7 @@ def test_ignorance_is_what_the_mean_retained_image_costs():
     task = Autoencoding.ignorant_of(forget, retain, forgets="model")
     assert task.ignorance == pytest.approx(float(expected), rel=1e-5)
     assert task.forgets == "model"
-    black, white = (
-        torch.zeros(2, 1, 1, 1, dtype=torch.uint8),
-        torch.full((2, 1, 1, 1), 255, dtype=torch.uint8),
-    )
+    black, white = (torch.zeros(2, 1, 1, 1, dtype=torch.uint8), torch.full((2, 1, 1, 1), 255, dtype=torch.uint8))
     assert Autoencoding.ignorant_of(white, black).ignorance == pytest.approx(math.log(510), rel=1e-5)
 
 
@@ -113,8 +110,7 @@ def test_what_it_cannot_do_it_says(model):
             return model(images)
 
     torch.testing.assert_close(
-        seeded(lambda: Autoencoding().losses(Closed(), BATCH)),
-        seeded(lambda: Autoencoding().losses(model, BATCH)),
+        seeded(lambda: Autoencoding().losses(Closed(), BATCH)), seeded(lambda: Autoencoding().losses(model, BATCH))
     )
     with pytest.raises(GradPivotError, match=r"Closed lacks one; add it, or use Autoencoding\(forgets='model'\)"):
         Autoencoding().forget_loss(Closed(), BATCH, objective("hinge"))

@@ -91,10 +91,7 @@ def say_result(result: Result, original: Scored, out: Path) -> None:
 
 
 def _say_diverged(what: str, how: Mapping[str, Any], out: Path, advice: str) -> None:
-    say(
-        f"{what} diverged at step {how['step']}: {how['reason']}.",
-        f"The last finite weights are in {out}. {advice}",
-    )
+    say(f"{what} diverged at step {how['step']}: {how['reason']}.", f"The last finite weights are in {out}. {advice}")
 
 
 def _against_divergence(result: Result) -> str:

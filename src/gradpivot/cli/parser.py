@@ -39,11 +39,7 @@ _DATA: dict[str, type[Any]] = {
     "list": options.DataListOptions,
     "check": options.DataCheckOptions,
 }
-_CONFIG = (
-    tyro.conf.OmitArgPrefixes,
-    tyro.conf.OmitSubcommandPrefixes,
-    tyro.conf.CascadeSubcommandArgs,
-)
+_CONFIG = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.CascadeSubcommandArgs)
 _ABOUT = """Controllable machine unlearning: make a trained PyTorch model forget, as much as you ask for and no more.
 
   gradpivot demo                                   a frontier of a real model, in a minute

@@ -23,15 +23,7 @@ from gradpivot.cli.console import (
     watched_training,
 )
 from gradpivot.cli.dispatch import DIVERGED, UNMET, run
-from gradpivot.cli.inputs import (
-    check_model,
-    computed,
-    device_named,
-    prepare,
-    problem_of,
-    refuse_file,
-    set_threads,
-)
+from gradpivot.cli.inputs import check_model, computed, device_named, prepare, problem_of, refuse_file, set_threads
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.torchrun import device_of_process, joined
 from gradpivot.errors import GradPivotError
@@ -68,9 +60,7 @@ def _(chosen: options.TrainOptions) -> int:
         trained = train_model(problem, chosen.training, data=data, device=device, **how)
     settings = chosen.training.to_dict()
     write_training(
-        chosen.out,
-        {**_computing(chosen, device), "evaluate_every": chosen.evaluate_every, **settings},
-        trained,
+        chosen.out, {**_computing(chosen, device), "evaluate_every": chosen.evaluate_every, **settings}, trained
     )
     checkpoint.unlink(missing_ok=True)
     if chosen.json:
@@ -134,14 +124,7 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
     """One run, or one search; of several processes all do it, and the first one writes and speaks."""
     from gradpivot.cli.judging import scorer_in
     from gradpivot.runs import refuse_used, write_run
-    from gradpivot.targets import (
-        Targeted,
-        Targets,
-        check_steerable,
-        check_walkable,
-        forget_checkpoints,
-        unlearn_until,
-    )
+    from gradpivot.targets import Targeted, Targets, check_steerable, check_walkable, forget_checkpoints, unlearn_until
 
     # What was typed wrong is told before anything is trained.
     aimed = chosen.until is not None or chosen.keep is not None

@@ -41,12 +41,7 @@ def cut(indices: np.ndarray, batch_size: int) -> list[np.ndarray]:
 
 
 def paired_order(
-    forget: np.ndarray,
-    retain: np.ndarray,
-    batch_size: int,
-    seed: int,
-    epoch: int,
-    retain_batch_size: int | None = None,
+    forget: np.ndarray, retain: np.ndarray, batch_size: int, seed: int, epoch: int, retain_batch_size: int | None = None
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """One epoch: every forget sample once, beside a fresh random slice of the retain set.
 

@@ -118,11 +118,7 @@ class Dial:
         if not goal.counts:
             # Augmentation and dropout add uncertainty of their own, which may be more than all that is asked for.
             shift = loop.forget_shift(
-                model,
-                split,
-                method,
-                self._degree_in_run,
-                lambda batch: float(goal.degree(model, batch).mean()),
+                model, split, method, self._degree_in_run, lambda batch: float(goal.degree(model, batch).mean())
             )
         return Ramp(
             start=start + shift,

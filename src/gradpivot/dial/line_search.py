@@ -199,11 +199,7 @@ class LineSearch:
             if degree > asked + near:
                 between = seen[-1], (share, degree)
                 return share_with(
-                    self._measured,
-                    asked,
-                    between=between,
-                    tolerance=near,
-                    looks=self._use.extrapolation_looks,
+                    self._measured, asked, between=between, tolerance=near, looks=self._use.extrapolation_looks
                 )[0]
             seen.append((share, degree))
             if degree >= asked - near:

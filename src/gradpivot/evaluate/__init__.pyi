@@ -9,11 +9,7 @@ from .classifiers.evaluation import (
 from .classifiers.membership import threshold_attack as threshold_attack
 from .classifiers.scorer import ClassifierScorer as ClassifierScorer
 from .generators.frechet import statistics_of as statistics_of
-from .generators.judge import (
-    Judge as Judge,
-    Reference as Reference,
-    recogniser_features as recogniser_features,
-)
+from .generators.judge import Judge as Judge, Reference as Reference, recogniser_features as recogniser_features
 from .generators.judging import Judging as Judging
 from .generators.pictures import Pictures as Pictures
 from .generators.scorer import GeneratorScorer as GeneratorScorer, SampleScorer as SampleScorer

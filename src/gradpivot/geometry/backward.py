@@ -93,12 +93,7 @@ class Pivot:
         self.steps = int(state["steps"])
 
     def accumulate(
-        self,
-        forget_loss: Loss,
-        retain_loss: Loss,
-        parameters: Iterable[Tensor],
-        *,
-        scaler: Scaler | None = None,
+        self, forget_loss: Loss, retain_loss: Loss, parameters: Iterable[Tensor], *, scaler: Scaler | None = None
     ) -> None:
         """Add one micro-batch's two gradients; the pivot happens once, in :meth:`backward`.
 

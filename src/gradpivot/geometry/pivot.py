@@ -29,16 +29,7 @@ from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.geometry.gramian import Gram
 from gradpivot.geometry.weighting import Weights
 
-__all__ = [
-    "COLLINEAR",
-    "Case",
-    "PivotWeighting",
-    "alone",
-    "case_of",
-    "check_gamma",
-    "pivot_weights",
-    "steered_weights",
-]
+__all__ = ["COLLINEAR", "Case", "PivotWeighting", "alone", "case_of", "check_gamma", "pivot_weights", "steered_weights"]
 
 COLLINEAR = 1e-12
 """f and r count as collinear where D = FR − C² ≤ 1e-12·FR, that is sin α ≤ 1e-6.
@@ -134,13 +125,7 @@ def alone(gram: Gram, forget: float = 1.0, retain: float = 1.0) -> Weights | Non
 
 
 def pivot_weights(
-    ff: float,
-    rr: float,
-    fr: float,
-    gamma: float,
-    *,
-    forget_weight: float = 1.0,
-    retain_weight: float = 1.0,
+    ff: float, rr: float, fr: float, gamma: float, *, forget_weight: float = 1.0, retain_weight: float = 1.0
 ) -> Weights:
     """The weights (a, b) with a·f + b·r = g_CUP.
 
@@ -169,8 +154,7 @@ def pivot_weights(
     sine, phi = _sine_and_phi(gram)
     length = gram.norm_of(forget_weight, retain_weight) / sine
     return Weights(
-        length * math.cos((1 - gamma) * phi) / gram.forget_norm,
-        length * math.cos(gamma * phi) / gram.retain_norm,
+        length * math.cos((1 - gamma) * phi) / gram.forget_norm, length * math.cos(gamma * phi) / gram.retain_norm
     )
 
 

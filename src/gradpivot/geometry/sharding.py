@@ -22,14 +22,7 @@ from gradpivot.runtime import Gradient
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
-__all__ = [
-    "anywhere",
-    "gram_over_shards",
-    "is_sharded",
-    "local",
-    "refuse_partly_sharded",
-    "shaped_like_shard",
-]
+__all__ = ["anywhere", "gram_over_shards", "is_sharded", "local", "refuse_partly_sharded", "shaped_like_shard"]
 
 
 def is_sharded(tensor: Any) -> bool:

@@ -61,11 +61,7 @@ class LossesOfStep:
     passes: Passes
 
     def gradients(
-        self,
-        forget: Loss | None,
-        retain: Loss | None,
-        parameters: Sequence[Tensor],
-        statistics: Sequence[Tensor],
+        self, forget: Loss | None, retain: Loss | None, parameters: Sequence[Tensor], statistics: Sequence[Tensor]
     ) -> list[tuple[Gradient, float | None]]:
         """The gradient and the value of each mean over the whole batch; ``statistics`` become their means."""
         named = zip(("forget", "retain"), (forget, retain), self.parts, strict=True)
@@ -157,11 +153,7 @@ def mean_gradient(
 
 
 def _loss_and_gradient(
-    loss: Loss,
-    parameters: Sequence[Tensor],
-    passes: Passes,
-    share: float = 1.0,
-    together: Replicas | None = None,
+    loss: Loss, parameters: Sequence[Tensor], passes: Passes, share: float = 1.0, together: Replicas | None = None
 ) -> tuple[Gradient, float]:
     """A loss and its gradient, both times ``share``; ``together`` are the processes that all make this pass.
 

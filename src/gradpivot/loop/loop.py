@@ -117,11 +117,7 @@ class Loop(Stepping):
         self._passes.release()
         self.replicas.same_weights(working)
         return Outcome(
-            model=working,
-            history=self._history.columns(),
-            seconds=seconds,
-            diverged=diverged,
-            note=self._note,
+            model=working, history=self._history.columns(), seconds=seconds, diverged=diverged, note=self._note
         )
 
     def note(self, told: str) -> None:
@@ -328,13 +324,7 @@ class Loop(Stepping):
     ) -> None:
         if recipe.batchnorm == "recalibrate":
             recalibrate_over(
-                model,
-                dataset,
-                indices,
-                task.retain_loss,
-                batch_size=size,
-                seed=self.seed,
-                workers=self.workers,
+                model, dataset, indices, task.retain_loss, batch_size=size, seed=self.seed, workers=self.workers
             )
 
     def _refuse_single_samples(self, model: nn.Module, smallest: int) -> None:

@@ -42,10 +42,7 @@ class BS(Descent):
     title: ClassVar[str] = "BS"
     knob: ClassVar[str | None] = "lr"
     needs_retain: ClassVar[bool] = False
-    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {
-        "lr": (1e-3, 5e-3, 1e-2),
-        "epsilon": (0.01, 0.1, 1.0, 10.0),
-    }
+    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {"lr": (1e-3, 5e-3, 1e-2), "epsilon": (0.01, 0.1, 1.0, 10.0)}
 
     epsilon: float = 0.3
     low: float | None = 0.0

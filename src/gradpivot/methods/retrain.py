@@ -89,13 +89,7 @@ class Retrain(Descent):
         self.fit(model, task, split.train, split.retain_indices, loop)
 
     def fit(
-        self,
-        model: nn.Module,
-        task: Task,
-        dataset: Any,
-        indices: np.ndarray,
-        loop: Loop,
-        watch: Watch | None = None,
+        self, model: nn.Module, task: Task, dataset: Any, indices: np.ndarray, loop: Loop, watch: Watch | None = None
     ) -> None:
         """Ordinary training on some samples: D_r here, all of the data for an original model."""
         loss_of = self._loss(task)

@@ -124,12 +124,7 @@ class SA(Descent):
 
 
 def _held_loss(
-    model: nn.Module,
-    task: Diffusion,
-    batch: Any,
-    weight: float,
-    information: Sequence[Tensor],
-    start: Sequence[Tensor],
+    model: nn.Module, task: Diffusion, batch: Any, weight: float, information: Sequence[Tensor], start: Sequence[Tensor]
 ) -> Tensor:
     """L_r + weight·Σ F_i·(θ_i − θ*_i)²."""
     loss = task.retain_loss(model, batch)

@@ -168,7 +168,4 @@ def _refuse_unknown(library: str, name: str, known: list[str]) -> None:
         raise GradPivotError(f"{library} has no model {name!r}{hint}")
 
 
-_LIBRARIES: dict[str, Callable[[str, Images], Callable[[], Any]]] = {
-    "timm": _timm,
-    "torchvision": _torchvision,
-}
+_LIBRARIES: dict[str, Callable[[str, Images], Callable[[], Any]]] = {"timm": _timm, "torchvision": _torchvision}

@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["check_fits", "check_run"]
 
 
-def check_run(
-    model: nn.Module,
-    split: ForgetSplit,
-    method: Method,
-    task: Task,
-    *,
-    seed: int = 0,
-) -> None:
+def check_run(model: nn.Module, split: ForgetSplit, method: Method, task: Task, *, seed: int = 0) -> None:
     """Raise, before anything is computed, if one of these is not what it should be.
 
     Args:

@@ -38,13 +38,7 @@ def refuse_used(folder: Path, overwrite: bool) -> None:
         raise GradPivotError(f"{folder} cannot be written ({there} does not allow it); name another with --out")
 
 
-def write_run(
-    folder: Path,
-    config: Mapping[str, Any],
-    split: ForgetSplit,
-    result: Result,
-    original: Scored,
-) -> None:
+def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, result: Result, original: Scored) -> None:
     """Write the folder; ``metrics.json`` comes last, so a folder that has it is complete.
 
     Args:
@@ -87,12 +81,7 @@ def write_training(folder: Path, config: Mapping[str, Any], trained: Trained) ->
     save_weights(
         trained.model,
         folder / "model.safetensors",
-        {
-            **facts,
-            "test_accuracy": trained.test_accuracy,
-            "test_loss": trained.test_loss,
-            "diverged": trained.diverged,
-        },
+        {**facts, "test_accuracy": trained.test_accuracy, "test_loss": trained.test_loss, "diverged": trained.diverged},
     )
     metrics = {
         "schema": TRAINING_SCHEMA,

@@ -14,13 +14,5 @@ def record_key(run: str, device: str, retain_scored: int | None) -> str:
     """A run and what else its scores depend on: a record of other versions, code or threads is not reused."""
     facts = environment(device)
     packages = [facts["packages"][name] for name in ("torch", "numpy", "scikit-learn")]
-    place = [
-        run,
-        facts["gradpivot"],
-        facts["code"],
-        packages,
-        facts["threads"],
-        facts["device"],
-        retain_scored,
-    ]
+    place = [run, facts["gradpivot"], facts["code"], packages, facts["threads"], facts["device"], retain_scored]
     return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:16]

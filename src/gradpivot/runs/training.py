@@ -86,9 +86,7 @@ class FitToAll:
     """
 
     def __init__(
-        self,
-        recipe: Retrain,
-        watch: Callable[[nn.Module, Loop, bool], Mapping[str, float | None]] | None = None,
+        self, recipe: Retrain, watch: Callable[[nn.Module, Loop, bool], Mapping[str, float | None]] | None = None
     ) -> None:
         self._recipe, self._watch = recipe, watch
 

@@ -17,16 +17,7 @@ import torch
 
 from gradpivot.errors import GradPivotError
 
-__all__ = [
-    "derive",
-    "draw_labels",
-    "draw_rows",
-    "draw_strata",
-    "drawing_for",
-    "isolated",
-    "reseed",
-    "rewinder",
-]
+__all__ = ["derive", "draw_labels", "draw_rows", "draw_strata", "drawing_for", "isolated", "reseed", "rewinder"]
 
 Rows = Callable[[int, torch.Generator | None], torch.Tensor]
 """Draws one row for each of n samples from a generator; from torch's own if None."""

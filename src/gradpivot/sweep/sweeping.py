@@ -89,10 +89,7 @@ class Sweep:
         self._missing: dict[str, Cell] = {k: c for k, c in self._cells.items() if k not in finished}
         self._clock = Clock(engine)
         self.state = State(
-            total=len(self._cells),
-            done=len(finished),
-            before=len(finished),
-            diverged=sum(finished.values()),
+            total=len(self._cells), done=len(finished), before=len(finished), diverged=sum(finished.values())
         )
         self._originals = self._missing_originals()
         self.state.damaged = [path.name for path in store.damaged]

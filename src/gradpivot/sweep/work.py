@@ -191,12 +191,7 @@ class _Done(NamedTuple):
 
 
 def _unlearned(
-    cell: Cell,
-    split: ForgetSplit,
-    model: nn.Module,
-    scorer: Scorer,
-    checkpoint: Path | None,
-    progress: Progress | None,
+    cell: Cell, split: ForgetSplit, model: nn.Module, scorer: Scorer, checkpoint: Path | None, progress: Progress | None
 ) -> _Done:
     """A method's run, or the reference."""
     prepared = _problem(cell.setting.problem).prepared(

@@ -146,13 +146,7 @@ def _meetable(conditions: Iterable[Condition]) -> bool:
         metric = find_metric(condition.metric)
         low, high = max(low, metric.least), min(high, metric.most)
         if condition.comparison.startswith(">") and condition.bound >= low:
-            low, open_low = (
-                condition.bound,
-                condition.comparison == ">" or (open_low and condition.bound == low),
-            )
+            low, open_low = (condition.bound, condition.comparison == ">" or (open_low and condition.bound == low))
         if condition.comparison.startswith("<") and condition.bound <= high:
-            high, open_high = (
-                condition.bound,
-                condition.comparison == "<" or (open_high and condition.bound == high),
-            )
+            high, open_high = (condition.bound, condition.comparison == "<" or (open_high and condition.bound == high))
     return low < high or (low == high and not open_low and not open_high)

@@ -126,10 +126,7 @@ def unlearn_until(prepared: Prepared, targets: Targets) -> Targeted:
         seconds=found.seconds,
         evaluation_seconds=time.perf_counter() - unlearned,
         diverged=None,
-        provenance={
-            **running.provenance(split, last, model),
-            "target": {**target, "on_test": on_test},
-        },
+        provenance={**running.provenance(split, last, model), "target": {**target, "on_test": on_test}},
         targets=targets,
         met=found.met,
         binding=found.binding,

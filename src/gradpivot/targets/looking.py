@@ -15,14 +15,7 @@ import numpy as np
 
 from gradpivot.data import shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate import (
-    SetPredictions,
-    find_metric,
-    predictions,
-    same_kind,
-    scored_part,
-    steering_metrics,
-)
+from gradpivot.evaluate import SetPredictions, find_metric, predictions, same_kind, scored_part, steering_metrics
 from gradpivot.runtime import evaluating
 from gradpivot.targets.conditions import Seen
 

@@ -50,10 +50,7 @@ def test_archives_cut_short_are_refused_in_one_line(pack, tmp_path):
         assert "\n" not in str(error.value)
 
 
-@given(
-    st.binary(max_size=400),
-    st.sampled_from([b"", b"PK\3\4", b"\x1f\x8b", b"!<arch>\n", b"\xfd7zXZ\0", b"BZh"]),
-)
+@given(st.binary(max_size=400), st.sampled_from([b"", b"PK\3\4", b"\x1f\x8b", b"!<arch>\n", b"\xfd7zXZ\0", b"BZh"]))
 def test_noise_is_refused(tmp_path_factory, noise, magic):
     path = written(tmp_path_factory.getbasetemp(), magic + noise, "noise")
     with pytest.raises(GradPivotError, match="noise"):

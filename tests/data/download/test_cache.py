@@ -9,14 +9,7 @@ from pathlib import Path
 import pytest
 
 from gradpivot.data.download import cache as module
-from gradpivot.data.download.cache import (
-    cached_content,
-    cached_file,
-    data_folder,
-    locked,
-    read_manifest,
-    state_of,
-)
+from gradpivot.data.download.cache import cached_content, cached_file, data_folder, locked, read_manifest, state_of
 from gradpivot.data.download.getting import check, get
 from gradpivot.data.readers.cifar10 import load_cifar10
 from gradpivot.errors import GradPivotError

@@ -24,12 +24,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
 from gradpivot.evaluate.classifiers import membership, svc
-from gradpivot.evaluate.classifiers.membership import (
-    DETERMINED,
-    attack_auc,
-    svc_attack,
-    threshold_attack,
-)
+from gradpivot.evaluate.classifiers.membership import DETERMINED, attack_auc, svc_attack, threshold_attack
 
 STORED = Path(__file__).parent / "data" / "confidences.npz"
 HALF_A_POINT = 0.005
@@ -52,11 +47,7 @@ def stored_sets() -> dict[str, tuple[Triple, np.ndarray]]:
         keys = [key.split("/") for key in stored.files if "/forget/" in key]
         return {
             f"{model} {part}": (
-                (
-                    stored[f"{model}/members"],
-                    stored[f"{model}/nonmembers"],
-                    stored[f"{model}/forget/{part}"],
-                ),
+                (stored[f"{model}/members"], stored[f"{model}/nonmembers"], stored[f"{model}/forget/{part}"]),
                 stored[f"{model}/reference/{part}"],
             )
             for model, _, part in keys
@@ -96,10 +87,7 @@ crowd = uniform(1 - 1e-6, 1.0)
 
 # members, non-members, forget; then scikit-learn's MIA and training accuracy at 10,000 + 10,000
 SYNTHETIC: dict[str, tuple[tuple[Quantiles, Quantiles, Quantiles], tuple[float, float]]] = {
-    "beta": (
-        (beta_quantiles(8, 1), beta_quantiles(3, 1.5), beta_quantiles(5, 1)),
-        (0.3315, 0.76425),
-    ),
+    "beta": ((beta_quantiles(8, 1), beta_quantiles(3, 1.5), beta_quantiles(5, 1)), (0.3315, 0.76425)),
     "beta mixture": (
         (
             mixture(0.9, beta_quantiles(30, 1), beta_quantiles(2, 2)),
@@ -110,35 +98,18 @@ SYNTHETIC: dict[str, tuple[tuple[Quantiles, Quantiles, Quantiles], tuple[float, 
     ),
     "faint": ((beta_quantiles(9, 1), beta_quantiles(6, 1), beta_quantiles(7, 1)), (0.389, 0.5741)),
     "ties at 1": (
-        (
-            mixture(0.9, ones, uniform(0, 1)),
-            mixture(0.6, ones, uniform(0, 1)),
-            mixture(0.7, ones, uniform(0, 1)),
-        ),
+        (mixture(0.9, ones, uniform(0, 1)), mixture(0.6, ones, uniform(0, 1)), mixture(0.7, ones, uniform(0, 1))),
         (0.276, 0.63795),
     ),
     "crowded below 1": (
-        (
-            crowd,
-            mixture(0.5, crowd, beta_quantiles(2, 1)),
-            mixture(0.3, crowd, beta_quantiles(2, 1)),
-        ),
+        (crowd, mixture(0.5, crowd, beta_quantiles(2, 1)), mixture(0.3, crowd, beta_quantiles(2, 1))),
         (0.6715, 0.7399),
     ),
     "separated": ((uniform(0.8, 1), uniform(0, 0.5), uniform(0, 1)), (0.65, 1.0)),
     # Forget samples below nearly all training points: what merging gets wrong, this magnifies.
-    "extrapolated": (
-        (logit_normal(5.9, 1.9), logit_normal(4.6, 2.1), uniform(0, 0.15)),
-        (0.899, 0.5871),
-    ),
-    "far extrapolated": (
-        (logit_normal(5.5, 1.5), logit_normal(4.0, 1.0), uniform(0, 0.09)),
-        (0.3075, 0.66005),
-    ),
-    "over-forgotten": (
-        (beta_quantiles(20, 1), beta_quantiles(4, 1.2), beta_quantiles(0.3, 12)),
-        (1.0, 0.80625),
-    ),
+    "extrapolated": ((logit_normal(5.9, 1.9), logit_normal(4.6, 2.1), uniform(0, 0.15)), (0.899, 0.5871)),
+    "far extrapolated": ((logit_normal(5.5, 1.5), logit_normal(4.0, 1.0), uniform(0, 0.09)), (0.3075, 0.66005)),
+    "over-forgotten": ((beta_quantiles(20, 1), beta_quantiles(4, 1.2), beta_quantiles(0.3, 12)), (1.0, 0.80625)),
 }
 
 
@@ -321,13 +292,7 @@ def test_threshold_is_monotone(
 
 @pytest.mark.parametrize(
     ("members", "nonmembers"),
-    [
-        ([0.7, 0.7], [0.7]),
-        ([1.0], [1.0]),
-        ([0.0], [0.0]),
-        ([0.1, 0.5, 0.9], [0.9, 0.5, 0.1]),
-        ([0.1, 0.2], [0.8, 0.9]),
-    ],
+    [([0.7, 0.7], [0.7]), ([1.0], [1.0]), ([0.0], [0.0]), ([0.1, 0.5, 0.9], [0.9, 0.5, 0.1]), ([0.1, 0.2], [0.8, 0.9])],
     ids=["equal", "all one", "all zero", "equal sets", "members less confident"],
 )
 def test_threshold_without_evidence_judges_only_what_is_below_everything_known(

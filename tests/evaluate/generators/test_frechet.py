@@ -88,10 +88,7 @@ def test_singular_covariances_agree_in_more_digits_than_the_root_of_their_produc
     assert distance(a @ turn.T, b @ turn.T) == pytest.approx(by_square_root(a, b), rel=1e-7)
 
 
-@given(
-    means=st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=1, max_size=6),
-    seed=st.integers(0, 99),
-)
+@given(means=st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=1, max_size=6), seed=st.integers(0, 99))
 @settings(max_examples=40, deadline=None)
 def test_closed_form_for_diagonal_covariances(means: list[tuple[float, float]], seed: int) -> None:
     """Σ (μ_a − μ_b)² + (σ_a − σ_b)²; the points ±√(n/…)·e_i about a mean have exactly such a covariance."""
@@ -122,11 +119,7 @@ def test_zero_for_identical_sets(seed: int, d: int, n: int, offset: float) -> No
     assert distance(a, a) == 0.0
 
 
-@given(
-    seed=st.integers(0, 10_000),
-    n=st.integers(2, 200),
-    cuts=st.lists(st.integers(1, 50), min_size=1, max_size=8),
-)
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 200), cuts=st.lists(st.integers(1, 50), min_size=1, max_size=8))
 @settings(max_examples=60, deadline=None)
 def test_neither_order_nor_batches_matter(seed: int, n: int, cuts: list[int]) -> None:
     features = drawn(seed, n, 5, offset=1e3)

@@ -36,10 +36,7 @@ PIXELS = Features("pixels", 16, lambda images: images.flatten(1))
 
 def test_what_was_asked_for_and_what_it_is_called():
     judge = Judge(Reads(), 0.995, [2])
-    batches = [
-        (images_of([0, 0, 1]), torch.tensor([0, 0, 0])),
-        (images_of([1, 2, 0, 1]), torch.tensor([1, 2, 2, 2])),
-    ]
+    batches = [(images_of([0, 0, 1]), torch.tensor([0, 0, 0])), (images_of([1, 2, 0, 1]), torch.tensor([1, 2, 2, 2]))]
     told = judge.conditional(batches)
     assert told.asked == (0, 1, 2)
     assert told.called == ((2, 1, 0), (0, 1, 0), (1, 1, 1))

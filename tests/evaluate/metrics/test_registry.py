@@ -168,11 +168,7 @@ def test_an_entry_point_is_enough(tmp_path):
     )
     path = os.pathsep.join([str(tmp_path), *sys.path])
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-        check=True,
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True
     )
     assert done.stdout.split() == ["Conf", "False"]
 

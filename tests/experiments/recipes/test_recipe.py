@@ -167,10 +167,7 @@ def test_extends_fills_in_replaces_and_removes(write):
     assert child.name == child.title == "child"
     assert child.seeds == 1
     assert child.problem == "digits"
-    assert [(s.protocol, s.name, len(s.methods)) for s in child.series] == [
-        ("clean", "CUP", 2),
-        ("clean", "Mine", 1),
-    ]
+    assert [(s.protocol, s.name, len(s.methods)) for s in child.series] == [("clean", "CUP", 2), ("clean", "Mine", 1)]
     assert {m.gamma for m in child.series[0].methods} == {0.3}
 
 

@@ -8,13 +8,7 @@ from torch import nn
 
 from gradpivot import Classification
 from gradpivot.errors import GradPivotError
-from gradpivot.methods.parts.fisher import (
-    SampleGradients,
-    shaped_like,
-    solve_cg,
-    solve_woodbury,
-    subtract_shortcut,
-)
+from gradpivot.methods.parts.fisher import SampleGradients, shaped_like, solve_cg, solve_woodbury, subtract_shortcut
 
 
 class Net(nn.Module):

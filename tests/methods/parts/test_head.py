@@ -96,9 +96,5 @@ def test_it_goes_when_the_block_fails():
     with pytest.raises(ZeroDivisionError), extra_output(model.head, 0):
         raise ZeroDivisionError
     assert model(BATCH[0]).shape == (2, 3)
-    with (
-        extra_output(model.head, 0),
-        pytest.raises(GradPivotError, match="already"),
-        extra_output(model.head, 0),
-    ):
+    with extra_output(model.head, 0), pytest.raises(GradPivotError, match="already"), extra_output(model.head, 0):
         pass

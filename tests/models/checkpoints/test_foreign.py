@@ -163,10 +163,7 @@ def test_tied_weights_need_one_name(tmp_path):
             lambda: filled() | {"linear.weight": torch.ones(100, 8)},
             r"linear.weight is \(100, 8\) in the file and \(5, 8\) in the model",
         ),
-        (
-            lambda: filled() | {"linear.bias": torch.ones(5, dtype=torch.int8)},
-            "linear.bias is of type torch.int8",
-        ),
+        (lambda: filled() | {"linear.bias": torch.ones(5, dtype=torch.int8)}, "linear.bias is of type torch.int8"),
         (lambda: {"a": filled(), "b": filled()}, "several sets of weights"),
         (lambda: {"epoch": 3, "optimizer": {"m": torch.ones(2)}}, r"holds no weights \(epoch, optimizer\)"),
         (dict, r"holds no weights \(empty\)"),

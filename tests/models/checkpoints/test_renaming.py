@@ -107,10 +107,7 @@ def test_rules(rules, key, name):
 
 
 def test_a_rule_leaves_out():
-    assert rename(["a.w", "aux.w", "b.aux.w", "auxiliary.w"], ["aux=-"]) == {
-        "a.w": "a.w",
-        "auxiliary.w": "auxiliary.w",
-    }
+    assert rename(["a.w", "aux.w", "b.aux.w", "auxiliary.w"], ["aux=-"]) == {"a.w": "a.w", "auxiliary.w": "auxiliary.w"}
 
 
 def test_rules_come_before_everything_else():

@@ -24,8 +24,7 @@ def open_page(visit: Any, tmp_path: Path) -> Open:
 
 def move(tab: Any, index: int) -> None:
     tab.locator("#gamma-slider").evaluate(
-        "(slider, i) => { slider.value = i; slider.dispatchEvent(new Event('input', {bubbles: true})); }",
-        index,
+        "(slider, i) => { slider.value = i; slider.dispatchEvent(new Event('input', {bubbles: true})); }", index
     )
 
 
@@ -222,8 +221,7 @@ def edge_cases(build: Any) -> dict[str, Comparison]:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["no reference", "no gamma", "one point", "all diverged", "empty history", "nothing", "random, unjudged"],
+    "name", ["no reference", "no gamma", "one point", "all diverged", "empty history", "nothing", "random, unjudged"]
 )
 @pytest.mark.slow
 def test_missing_pieces_do_not_break_the_page(open_page: Open, build: Any, name: str) -> None:

@@ -74,8 +74,7 @@ def open_page(visit: Any, tmp_path: Path) -> Open:
 
 def move(tab: Any, index: int) -> None:
     tab.locator("#gamma-slider").evaluate(
-        "(slider, i) => { slider.value = i; slider.dispatchEvent(new Event('input', {bubbles: true})); }",
-        index,
+        "(slider, i) => { slider.value = i; slider.dispatchEvent(new Event('input', {bubbles: true})); }", index
     )
 
 

@@ -51,12 +51,7 @@ def test_the_table_has_every_number_with_what_it_depends_on():
     )  # fmt: skip
     row = {"name": "γ = 0.5", "gamma": 0.5, "seconds": 7.0, "diverged": None, "scores": scores.to_dict(),
            "others_nats": 140.04, "forgotten_nats": 190.0}  # fmt: skip
-    lost = {
-        "name": "γ = 1",
-        "gamma": 1.0,
-        "seconds": 2.0,
-        "diverged": {"step": 3, "reason": "the loss is nan"},
-    }
+    lost = {"name": "γ = 1", "gamma": 1.0, "seconds": 2.0, "diverged": {"step": 3, "reason": "the loss is nan"}}
     text = latent_markdown({"forgotten": 1, "spearman": -1.0, "models": [row, lost]})
     assert "| γ = 0.5 | 25.00 | 17.55 … 34.30 | 140.0 | 190.0 | 12.3 | 7 |" in text
     assert "| γ = 1 | diverged: the loss is nan |" in text

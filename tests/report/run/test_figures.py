@@ -188,11 +188,7 @@ def toy_panel(**changes: Any) -> dict[str, Any]:
 def test_the_toy_takes_dictionaries_and_panels(tmp_path: Path) -> None:
     figure = toy_figure([toy_panel(), Panel(**toy_panel(title="GA")), toy_panel(), toy_panel()])
     assert [ax.get_title() for ax in figure.axes[:2]] == ["(a) CUP", "(b) GA"]
-    assert [t.get_text() for t in figure.legends[0].get_texts()] == [
-        "class 0",
-        "class 1",
-        "class 2 (to forget)",
-    ]
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["class 0", "class 1", "class 2 (to forget)"]
     canvas.save_figure(figure, tmp_path / "toy.pdf")
 
 

@@ -51,8 +51,7 @@ def read(text: str) -> Reader:
 def own_text(text: str) -> str:
     """The page without the vendored library."""
     return text.replace(
-        resources.files("gradpivot.report").joinpath("common/vendor/plotly-basic.min.js").read_text("utf-8"),
-        "",
+        resources.files("gradpivot.report").joinpath("common/vendor/plotly-basic.min.js").read_text("utf-8"), ""
     )
 
 
@@ -149,12 +148,7 @@ def test_inlined_parts_cannot_end_their_element() -> None:
 def test_numbers_that_json_does_not_know_become_null(build: Any) -> None:
     cup = build().frontiers[0]
     scores = replace(cup.points[0].scores, ra=math.nan, mia_svc=math.inf)
-    history = {
-        "step": [0, 1, 2],
-        "cosine": [math.nan, None, 0.5],
-        "delta_forget": [None],
-        "delta_retain": [1.0],
-    }
+    history = {"step": [0, 1, 2], "cosine": [math.nan, None, 0.5], "delta_forget": [None], "delta_retain": [1.0]}
     point = replace(cup.points[0], scores=scores, seconds=math.inf, history=history)
     comparison = build(frontiers=[replace(cup, points=[point, *cup.points[1:]])])
     data = json.loads(json.dumps(payload(comparison), allow_nan=False))

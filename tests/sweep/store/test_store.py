@@ -56,10 +56,7 @@ def test_done_says_what_diverged(store):
     bad = replace(finished_run(2), point=replace(finished_run(2).point, diverged={"step": 3, "reason": "nan"}))
     store.put(finished_run(1))
     store.put(bad)
-    assert store.done([finished_run(1).key, bad.key, digest_of(3)]) == {
-        finished_run(1).key: False,
-        bad.key: True,
-    }
+    assert store.done([finished_run(1).key, bad.key, digest_of(3)]) == {finished_run(1).key: False, bad.key: True}
 
 
 @pytest.mark.parametrize("how", ["cut", "changed", "empty", "binary", "renamed"])

@@ -210,10 +210,7 @@ def test_the_loop_seeds_the_retain_side_apart_from_the_forget_side():
     """Else the retain draws of one process, which come after the forget draws, would be those of no other."""
     losses: dict[str, list[float]] = {}
     shared = {"iterations": 1, "batch_size": 8}
-    for name, method in {
-        "cup": CUP(dial="angle", **shared),
-        "ws": WS(objective="negative_ce", **shared),
-    }.items():
+    for name, method in {"cup": CUP(dial="angle", **shared), "ws": WS(objective="negative_ce", **shared)}.items():
         losses[name] = Loop(seed=3).run(method, tiny(), TASK, split()).history["retain_loss"]
     assert losses["cup"] == losses["ws"]
 

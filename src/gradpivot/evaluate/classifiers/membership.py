@@ -28,14 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.classifiers.svc import fit_all, fit_merged
 
-__all__ = [
-    "DETERMINED",
-    "SvcVerdict",
-    "ThresholdVerdict",
-    "attack_auc",
-    "svc_attack",
-    "threshold_attack",
-]
+__all__ = ["DETERMINED", "SvcVerdict", "ThresholdVerdict", "attack_auc", "svc_attack", "threshold_attack"]
 
 DETERMINED = 0.55
 """Least training accuracy at which the SVC's verdict means anything."""
@@ -63,13 +56,7 @@ class ThresholdVerdict(NamedTuple):
     accuracy: float
 
 
-def svc_attack(
-    members: ArrayLike,
-    nonmembers: ArrayLike,
-    forget: ArrayLike,
-    *,
-    exact_below: int = 4000,
-) -> SvcVerdict:
+def svc_attack(members: ArrayLike, nonmembers: ArrayLike, forget: ArrayLike, *, exact_below: int = 4000) -> SvcVerdict:
     """Judge forget samples by ``SVC(C=3, gamma="auto", kernel="rbf")``, the attack of the papers.
 
     With y = +1 for members and -1 for non-members, and phi(x) . phi(z) = exp(-(x - z)^2), it is
@@ -117,11 +104,7 @@ def svc_attack(
     return SvcVerdict(float((~is_member(asked)).mean()), float(hits / (known.size + unknown.size)))
 
 
-def threshold_attack(
-    members: ArrayLike,
-    nonmembers: ArrayLike,
-    forget: ArrayLike,
-) -> ThresholdVerdict:
+def threshold_attack(members: ArrayLike, nonmembers: ArrayLike, forget: ArrayLike) -> ThresholdVerdict:
     """Judge forget samples by the best single cut: confidence < cut means non-member.
 
     The cut maximises the balanced accuracy
@@ -194,16 +177,8 @@ def _between(low: float, high: float) -> float:
     return float(middle if middle > low else high)
 
 
-def _checked(
-    members: ArrayLike,
-    nonmembers: ArrayLike,
-    forget: ArrayLike,
-) -> tuple[_Vector, _Vector, _Vector]:
-    return (
-        _confidences("members", members),
-        _confidences("nonmembers", nonmembers),
-        _confidences("forget", forget),
-    )
+def _checked(members: ArrayLike, nonmembers: ArrayLike, forget: ArrayLike) -> tuple[_Vector, _Vector, _Vector]:
+    return (_confidences("members", members), _confidences("nonmembers", nonmembers), _confidences("forget", forget))
 
 
 def _confidences(name: str, values: ArrayLike) -> _Vector:

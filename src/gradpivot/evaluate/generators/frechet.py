@@ -120,11 +120,7 @@ class FeatureStatistics:
 
         from gradpivot.runtime import replacing
 
-        told = {
-            "features": self.features,
-            "n": str(self.n),
-            "facts": json.dumps(dict(facts or {}), sort_keys=True),
-        }
+        told = {"features": self.features, "n": str(self.n), "facts": json.dumps(dict(facts or {}), sort_keys=True)}
         with replacing(path) as temporary:
             save_file({"mean": self.mean, "squares": self._squares}, temporary, metadata=told)
 
@@ -139,11 +135,7 @@ class FeatureStatistics:
 
         try:
             with safe_open(str(path), framework="np") as file:
-                told, mean, squares = (
-                    file.metadata() or {},
-                    file.get_tensor("mean"),
-                    file.get_tensor("squares"),
-                )
+                told, mean, squares = (file.metadata() or {}, file.get_tensor("mean"), file.get_tensor("squares"))
             found = {"features": told["features"], **json.loads(told["facts"])}
             count = int(told["n"])
         except FileNotFoundError:

@@ -195,12 +195,7 @@ class SampleScorer(GeneratorScorer):
         return Examined(scores, _sheet(torch.cat(kept), rows, self._judging.columns))
 
     def _drawn(
-        self,
-        model: nn.Module,
-        rows: list[int],
-        forgotten: list[int],
-        kept: list[Tensor],
-        progress: Progress | None,
+        self, model: nn.Module, rows: list[int], forgotten: list[int], kept: list[Tensor], progress: Progress | None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches of samples and classes; the first columns of every class are put aside on the way."""
         # A column is a seed, whatever the class: the same noise in every row.

@@ -7,25 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.data import (
-    cached_file,
-    load_cifar10,
-    load_fashion_mnist,
-    load_mnist,
-    load_mnist16,
-    load_svhn,
-)
+from gradpivot.data import cached_file, load_cifar10, load_fashion_mnist, load_mnist, load_mnist16, load_svhn
 from gradpivot.experiments.problem import Problem
 from gradpivot.methods import Retrain
-from gradpivot.models import (
-    CIFAR10_MEAN,
-    CIFAR10_STD,
-    Images,
-    Recogniser,
-    find_model,
-    load_foreign,
-    resnet18,
-)
+from gradpivot.models import CIFAR10_MEAN, CIFAR10_STD, Images, Recogniser, find_model, load_foreign, resnet18
 
 if TYPE_CHECKING:
     from torch import nn

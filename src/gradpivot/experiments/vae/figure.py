@@ -58,12 +58,7 @@ class _Made:
 
 
 def run_vae(
-    recipe: VaeRecipe,
-    folder: Path,
-    *,
-    forgotten: int = 3,
-    seed: int = 0,
-    report: Report | None = None,
+    recipe: VaeRecipe, folder: Path, *, forgotten: int = 3, seed: int = 0, report: Report | None = None
 ) -> VaeOutcome:
     """Train, unlearn over γ, retrain, and look at the map of each.
 

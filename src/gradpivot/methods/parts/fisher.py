@@ -58,10 +58,7 @@ class SampleGradients:
     @property
     def shape(self) -> tuple[int, int]:
         """(m, p): samples and trainable weights."""
-        return (
-            sum(len(targets) for _, targets in self._batches),
-            sum(p.numel() for p in self._parameters.values()),
-        )
+        return (sum(len(targets) for _, targets in self._batches), sum(p.numel() for p in self._parameters.values()))
 
     @property
     def bytes(self) -> int:

@@ -57,11 +57,7 @@ def extra_output(head: nn.Linear, seed: int) -> Iterator[None]:
         raise GradPivotError("the last layer has an extra output already")
     with isolated(seed):
         extra = nn.Linear(
-            head.in_features,
-            1,
-            bias=head.bias is not None,
-            device=head.weight.device,
-            dtype=head.weight.dtype,
+            head.in_features, 1, bias=head.bias is not None, device=head.weight.device, dtype=head.weight.dtype
         )
     head.add_module(_NAME, extra)
 

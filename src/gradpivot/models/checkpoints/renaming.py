@@ -16,10 +16,7 @@ __all__ = ["Fit", "fit_names", "parse_rule", "rename"]
 # What nn.DataParallel, DistributedDataParallel and torch.compile put around a module.
 _WRAPPERS = {"module", "_orig_mod"}
 # Names that people give to the same layer. One of a row stands for another only if that makes everything fit.
-_SYNONYMS = (
-    ("linear", "fc", "classifier", "head", "last_linear", "output"),
-    ("shortcut", "downsample", "skip"),
-)
+_SYNONYMS = (("linear", "fc", "classifier", "head", "last_linear", "output"), ("shortcut", "downsample", "skip"))
 _COUNTER = "num_batches_tracked"
 _DROPPED = "-"
 

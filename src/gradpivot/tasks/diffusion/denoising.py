@@ -250,9 +250,7 @@ class Diffusion(GradualTask):
         from gradpivot.runtime import draw_rows
 
         drawn = draw_rows(
-            lambda n, generator: torch.rand(n, generator=generator, device=labels.device),
-            len(labels),
-            labels.device,
+            lambda n, generator: torch.rand(n, generator=generator, device=labels.device), len(labels), labels.device
         )
         return labels.where(drawn >= self.label_dropout, torch.full_like(labels, self.no_class))
 
