@@ -1,9 +1,10 @@
 """What does the pivot contribute? The table of docs/dial.md: the same dial around several ways to combine gradients.
 
-    python benchmarks/ablation.py digits --store runs/ablation-digits [--no-run] [--json]
+    python benchmarks/ablation.py digits --store runs/ablation-digits [--no-run] [--json] [--page docs/dial.md]
 
 Runs the recipe ``ablation-PROBLEM`` (finished runs are not run again), then prints a row for each method: how much of
-the degree asked for it reached, what it kept, and how often its steps had to be taken back.
+the degree asked for it reached, what it kept, and how often its steps had to be taken back. With ``--page`` the table
+replaces what stands between ``<!-- ablation PROBLEM -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -31,12 +32,20 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--no-run", action="store_true", help="only what the store has")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--page", type=Path, help="put the table into this page")
     asked = parser.parse_args()
     if not asked.no_run:
         command = [sys.executable, "-m", "gradpivot", "sweep", f"ablation-{asked.problem}"]
         subprocess.run([*command, "--store", asked.store, "--jobs", str(asked.jobs)], check=True)
     rows = rows_of(Store(asked.store).records())
     sys.stdout.write(json.dumps(rows, indent=1) + "\n" if asked.json else table(rows))
+    if asked.page is not None:
+        text = asked.page.read_text(encoding="utf-8")
+        before, mark, rest = text.partition(f"<!-- ablation {asked.problem} -->\n")
+        _, end, after = rest.partition("<!-- end -->")
+        if not (mark and end):
+            raise SystemExit(f"{asked.page} has no <!-- ablation {asked.problem} --> … <!-- end -->")
+        asked.page.write_text(f"{before}{mark}\n{table(rows)}\n{end}{after}", encoding="utf-8")
 
 
 def rows_of(records: Sequence[Record]) -> list[dict[str, Any]]:
