@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,18 +27,13 @@ settings.register_profile("same", derandomize=True, **PATIENT)
 settings.register_profile("fuzz", max_examples=300, print_blob=True, **PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
-# What takes long to start is started once: all its tests run in one of pytest's processes (--dist loadgroup).
-SHARED = ("browser", "cluster", "original", "place", "two_processes")
-
 # Of every method these take half of the contract's time; in `make check` CUP stands for all.
 CONTRACT_SLOW = ("test_interrupted_and_resumed_equals_uninterrupted", "test_workers_change_nothing")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        for name in set(SHARED) & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(name))
         # MethodContract is shipped, and knows nothing of our markers.
         name = getattr(item, "originalname", None)
         if name == "test_forgets_and_keeps":
@@ -45,6 +41,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if name in CONTRACT_SLOW and "::TestCUP::" not in item.nodeid:
             item.add_marker(pytest.mark.slow)
 
+
+# Shells start background jobs deaf to Ctrl-C, and children inherit that; tests that press it need it heard.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Bit-identical repeats are promised for one thread count; small models are fastest with one.
 torch.set_num_threads(1)
