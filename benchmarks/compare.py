@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gradpivot.evaluate.scores import Scores
-from gradpivot.report.standings.page import render_standings_page
-from gradpivot.report.standings.tables import standings_csv, standings_json, standings_latex, standings_markdown
+from gradpivot.report import STANDINGS
 from gradpivot.results._standings import standings
 from gradpivot.results.frontier import Point
 from gradpivot.results.record import Record, Role
@@ -116,14 +115,14 @@ def main() -> None:
         records = through_a_store(made, chosen.store or Path(scratch) / "store")
     start, cpu = time.perf_counter(), time.process_time()
     found = timed("standings", lambda: standings(records))
-    json.loads(timed("json", lambda: standings_json(found)))
-    texts = {"md": timed("markdown", lambda: standings_markdown(found))}
+    json.loads(timed("json", lambda: STANDINGS.json(found)))
+    texts = {"md": timed("markdown", lambda: STANDINGS.markdown(found))}
     spent = f"{time.perf_counter() - start:6.2f} s ({time.process_time() - cpu:.2f} s of CPU)"
     sets = sum(len(row.sets) for t in found.tables for row in t.series)
     print(f"{'together':16} {spent} for {len(records):,} records, {len(found.tables)} tables, {sets:,} sets")
-    texts["tex"] = timed("latex", lambda: standings_latex(found))
-    texts["csv"] = timed("csv", lambda: standings_csv(found))
-    texts["html"] = timed("page", lambda: render_standings_page(found))
+    texts["tex"] = timed("latex", lambda: STANDINGS.latex(found))
+    texts["csv"] = timed("csv", lambda: STANDINGS.csv(found))
+    texts["html"] = timed("page", lambda: STANDINGS.html(found))
     for suffix, text in texts.items():
         if chosen.out:
             chosen.out.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gradpivot.tasks import Classification as Classification, Diffusion as Diffusion
 
 # Looked up on first use, so that importing gradpivot does not import torch and the command line answers at once.
-__getattr__, __dir__, __all__ = lazy_loader.attach(
+__getattr__, _, __all__ = lazy_loader.attach(
     __name__,
     submodules=["geometry"],
     submod_attrs={
@@ -75,3 +75,5 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "tasks": ["Classification", "Diffusion"],
     },
 )
+__all__ += ["__version__"]
+__dir__ = __all__.copy

@@ -153,3 +153,17 @@ def test_train_is_a_verb_too():
     found = train(problem, recipe, seed=1)
     assert found.test_accuracy == train_model(problem, recipe, seed=1).test_accuracy
     assert train("toy", Retrain(epochs=1, batch_size=2000)).provenance["problem"] == "toy"
+
+
+def test_what_only_looks_like_a_task_is_refused_by_every_verb():
+    class Duck:
+        retain_loss = forget_loss = predict = target_of = None
+
+    for verb in (unlearn, score, trace):
+        with pytest.raises(GradPivotError, match="the task is a Duck; let it inherit"):
+            verb(trained(), split(), task=Duck())
+
+
+def test_gammas_for_a_method_without_the_dial_say_how_to_put_it_there():
+    with pytest.raises(GradPivotError, match=r"under the dial: WS\(gamma=1\)"):
+        trace(trained(), split(), WS(), gammas=[0.1])

@@ -15,7 +15,7 @@ from gradpivot.testing.problems import blobs, trained
 
 class TestBE(MethodContract):
     method = BE(lr=0.1, epochs=15)
-    least_ra = 0.75  # it sees no retain data
+    least_ra = 0.75  # it sees no retain data; 0.8 was seen with another seed of the original
 
 
 class TestBEAsPrinted(MethodContract):

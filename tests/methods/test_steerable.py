@@ -65,3 +65,23 @@ def test_gamma_walks_the_frontier_under_the_dial_and_the_own_knob_without():
 def test_settings_that_do_not_fit_are_refused(settings, said):
     with pytest.raises(GradPivotError, match=said):
         WS(**settings)
+
+
+def test_a_subclass_without_a_name_is_another_run():
+    from gradpivot import ForgetSplit
+    from gradpivot.runs.run import Running
+    from gradpivot.testing.problems import blobs, trained
+
+    class Half(CUP):
+        def steered(self, gram, intensity):
+            return super().steered(gram, intensity / 2)
+
+    split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    assert Running().key(split, Half(), trained()) != Running().key(split, CUP(), trained())
+
+
+def test_jobs_under_the_dial_are_told_by_their_gamma():
+    from gradpivot.sweep.engines.job import _telling
+
+    assert _telling(WS(gamma=0.3).to_dict()) == {"lr": 0.001, "gamma": 0.3}
+    assert _telling(WS().to_dict()) == {"lr": 0.001, "forget_weight": 1.0}

@@ -30,7 +30,7 @@ family = pytest.mark.parametrize("kind", FAMILY, ids=lambda kind: kind.name)
 
 class TestMGDA(MethodContract):
     method = MGDA(lr=0.3, epochs=10, retain_weight=5)
-    least_ra = 0.75  # the shortest combination follows the smaller gradient, whose loss that is
+    least_ra = 0.75  # 0.86 was seen with another seed of the original
 
 
 class TestUPGrad(MethodContract):

@@ -157,7 +157,7 @@ def test_degrees_that_are_not_of_samples_are_refused(kind, found, told):
         split = ForgetSplit.random(blobs(), blobs(seed=1), 0.1)
     message, done = steps_made(split, CUP(), task=Own(found))
     assert re.search(told, message)
-    assert message.endswith("or use dial='angle', which needs none")
+    assert message.endswith("no gamma of others), which needs none")
     assert not done
     check_run(trained(), split, CUP(dial="angle"), Own(found))
 

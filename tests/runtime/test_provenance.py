@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
 
 import gradpivot
+from gradpivot import WS
 from gradpivot.runtime.provenance import (
     COMPUTES_ALL_THE_SAME,
     COMPUTES_NOTHING,
     code_digest,
     computes,
     environment,
+    foreign_source,
     source_digest,
 )
 
@@ -167,11 +171,31 @@ def test_each_name_that_is_left_out_is_one_folder_or_file(name):
     assert len(found) == 1, f"{name}: {found}; adapt the lists in provenance.py"
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("__init__.py")), ids=lambda path: path.parent.name)
-def test_an_init_only_exports(path):
-    """The digest leaves it out."""
-    defined = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    assert {node.name for node in defined} <= {"__getattr__", "__dir__"}
+def test_an_init_counts_if_it_defines_something(package):
+    before = source_digest(package)
+    door = package / "cli" / "__init__.py"
+    door.write_text("from gradpivot.cli.console import WIDTH\n")
+    assert source_digest(package) == before
+    (package / "room").mkdir()
+    (package / "room" / "__init__.py").write_text("def find(name):\n    return name\n")
+    assert source_digest(package) != before
+
+
+def test_other_peoples_source_is_told_apart(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "somebody.py"
+
+    def digest(content: str) -> str | None:
+        file.write_text(content)
+        sys.modules.pop("somebody", None)
+        importlib.invalidate_caches()
+        return foreign_source(importlib.import_module("somebody").Theirs)
+
+    text = '"""Theirs."""\nfrom gradpivot import WS\nRATE = 1\nclass Theirs(WS):\n    pass\n'
+    before = digest(text)
+    assert digest(text.replace("Theirs.", "What they made.")) == before
+    assert digest(text.replace("RATE = 1", "RATE = 2.5")) != before
+    assert foreign_source(WS) is None
 
 
 def test_what_computes_is_counted():

@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
 from safetensors.torch import load
 
 from gradpivot.evaluate.classifiers import evaluation
-from gradpivot.loop.loop import Loop
-from gradpivot.runs import original
+from gradpivot.runs.run import Running
 from gradpivot.sweep import work
 from gradpivot.sweep.cell import Cell, cells_of
 from gradpivot.sweep.engines.job import Job, perform
@@ -206,7 +204,7 @@ def test_a_training_of_an_original_that_was_killed_continues(lab, monkeypatch):
         if done == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(original, "Loop", partial(Loop, checkpoint_seconds=0))
+    monkeypatch.setitem(Running.__init__.__kwdefaults__, "checkpoint_seconds", 0)
     with pytest.raises(KeyboardInterrupt):
         work.original_weights(lab.setting, 0, stop, path)
     seen = []

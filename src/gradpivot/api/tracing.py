@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from gradpivot.api.progress import shown_progress
+from gradpivot.api.shown import shown_progress
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import Scored, Scorer, Scores, standing_metrics
 from gradpivot.experiments import GAMMAS
@@ -221,7 +221,8 @@ def over_knob(
     if method.walked is None:
         raise GradPivotError(f"{method.title} has no knob to trace; run unlearn() once instead")
     if gammas is not None and (values is not None or method.walked != "gamma"):
-        raise GradPivotError(f"{method.title} is traced over {method.walked}; give values=…, not gammas")
+        dial = f", or put it under the dial: {type(method).__name__}(gamma=1)" if hasattr(method, "gamma") else ""
+        raise GradPivotError(f"{method.title} is traced over {method.walked}; give values=…, not gammas{dial}")
     chosen = values if gammas is None else gammas
     if chosen is None:
         chosen = GAMMAS if method.walked == "gamma" else type(method).paper_space[method.walked]

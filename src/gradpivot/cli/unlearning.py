@@ -102,9 +102,9 @@ def _(chosen: options.RerunOptions) -> int:
             run(parse(words))
         after = read_metrics(out)
     then, now = before["scores"], after["scores"]
-    different = [name for name in then if then[name] != now[name]]
+    different = [name for name in then if then[name] != now.get(name)]
     if different:
-        told = ", ".join(f"{name} {then[name]} then, {now[name]} now" for name in different)
+        told = ", ".join(f"{name} {then[name]} then, {now.get(name, 'not measured')} now" for name in different)
         raise GradPivotError(
             f"the second run scored differently: {told}. Compare environment.json: versions, threads or the "
             f"machine may have changed"

@@ -77,7 +77,7 @@ def find_goal(
     if not task.is_gradual:
         raise GradPivotError(
             f"{type(task).__name__} has no 'forgetting', which gives the degree of forgetting of a batch; inherit from "
-            f"gradpivot.tasks.GradualTask and add it, or use dial='angle'"
+            f"gradpivot.tasks.GradualTask and add it, or run without the dial (dial='angle' of CUP, no gamma of others)"
         )
     gradual, meant = cast("GradualTask", task), task.meant(objective)
     if goal_name(split.kind, task, asked) == "misclassified":

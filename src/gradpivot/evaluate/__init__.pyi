@@ -19,6 +19,7 @@ from .metrics.metric import Metric as Metric, Verdict as Verdict
 from .metrics.registry import (
     all_metrics as all_metrics,
     find_metric as find_metric,
+    metrics_digest as metrics_digest,
     register_metric as register_metric,
     scored_metrics as scored_metrics,
     standing_metrics as standing_metrics,

@@ -85,7 +85,9 @@ def scorer_of(
     """The task's own scorer, else the usual one: RA, UA, TA and MIA of models that predict, losses of others."""
     from gradpivot.evaluate.classifiers.scorer import ClassifierScorer
     from gradpivot.evaluate.losses import LossScorer
+    from gradpivot.tasks import check_task
 
+    check_task(task)
     if (own := task.scorer()) is not None:
         return own
     if task.predicts:

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.metrics.registry import all_metrics, find_metric, standing_metrics
+from gradpivot.evaluate.metrics.registry import all_metrics, find_metric, scored_metrics, standing_metrics
 
 __all__ = ["Scored", "Scores", "wilson_interval"]
 
@@ -106,10 +106,11 @@ class Scores:
 
     @classmethod
     def of_diverged(cls) -> Scores:
-        """The scores a diverged run counts with: (0, 0, 0, 0), never dropped."""
+        """The scores a diverged run counts with: (0, 0, 0, 0), never dropped; of further metrics the worst there is."""
+        further = (m for m in scored_metrics() if m.name not in _names() and math.isfinite(m.worst))
         return cls(
             ra=0.0, ua=0.0, ta=0.0, mia=0.0, mia_svc=0.0, mia_svc_accuracy=0.0,
-            mia_svc_determined=False, n_forget=0, n_retain=0, n_test=0,
+            mia_svc_determined=False, n_forget=0, n_retain=0, n_test=0, more=tuple((m.name, m.worst) for m in further),
         )  # fmt: skip
 
     @classmethod

@@ -15,7 +15,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.geometry import is_sharded
 from gradpivot.methods import Method
 from gradpivot.runtime import evaluating, isolated
-from gradpivot.tasks import Objective, Task, check_per_sample
+from gradpivot.tasks import Objective, Task, check_per_sample, check_task
 
 if TYPE_CHECKING:
     from gradpivot.tasks import Predictions
@@ -43,11 +43,7 @@ def check_run(model: nn.Module, split: ForgetSplit, method: Method, task: Task, 
             f"the split is a {type(split).__name__}; say what to forget, for example "
             f"ForgetSplit.by_class(train, test, 3)"
         )
-    if not isinstance(task, Task):
-        raise GradPivotError(
-            f"the task is a {type(task).__name__}; let it inherit from gradpivot.Classification, or from "
-            f"gradpivot.tasks.Task, which has defaults for all but two losses and the label of a sample"
-        )
+    check_task(task)
     check_fits(model, split, task)
     if method.is_dialled:
         _check_degree(model, split, task, doubts=method.looks_at_unseen(split.kind, task))
@@ -118,7 +114,7 @@ def _check_degree(model: nn.Module, split: ForgetSplit, task: Task, *, doubts: b
     with isolated(0), torch.no_grad(), evaluating(model):
         batch, samples = _two_of(split.forget_indices, model, split)
         degree = told(model, batch, anything).degree
-    otherwise = ", or use dial='angle', which needs none"
+    otherwise = ", or run without the dial (dial='angle' of CUP, no gamma of others), which needs none"
     check_per_sample(what, degree, samples, share=doubts, otherwise=otherwise)
 
 

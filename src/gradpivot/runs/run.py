@@ -21,7 +21,7 @@ from gradpivot.models import class_name, structure, weights_digest
 from gradpivot.runs.checks import check_run
 from gradpivot.runs.keys import record_key
 from gradpivot.runs.result import Result
-from gradpivot.runtime import Replicas, environment
+from gradpivot.runtime import Replicas, environment, foreign_source
 from gradpivot.tasks import Classification
 
 if TYPE_CHECKING:
@@ -115,6 +115,9 @@ class Running:
             self.precision,
             self.compile,
             _told(self.task),
+            # Somebody else's method may be edited, and a subclass without a name has its parent's.
+            foreign_source(type(method)),
+            getattr(getattr(split.train, "collate_fn", None), "__qualname__", None),
         ]
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -3,7 +3,7 @@ from .importing import describe_error as describe_error, import_path as import_p
 from .modes import evaluating as evaluating
 from .parallel import Gradient as Gradient, Part as Part, Replicas as Replicas, Side as Side
 from .progress import bar as bar, bar_below_lines as bar_below_lines
-from .provenance import environment as environment
+from .provenance import environment as environment, foreign_source as foreign_source
 from .randomness import (
     derive as derive,
     draw_labels as draw_labels,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import inspect
 import os
 import platform
 import re
@@ -17,7 +18,7 @@ from typing import Any
 
 from gradpivot import __version__
 
-__all__ = ["code_digest", "environment", "source_digest"]
+__all__ = ["code_digest", "environment", "foreign_source", "source_digest"]
 
 _PACKAGES = (
     "torch", "numpy", "scikit-learn", "diffusers", "moocore", "safetensors", "torchjd", "quadprog", "cvxpy",
@@ -71,10 +72,33 @@ def source_digest(package: Path) -> str:
     return hashlib.sha256(b"".join(digests)).hexdigest()[:12]
 
 
+def foreign_source(what: Any) -> str | None:
+    """12 hexadecimal digits over the source file of somebody else's class or function, and its name in there.
+
+    None for one of ours, which :func:`code_digest` covers. Other people's classes that it inherits from count too.
+    """
+    kinds = what.__mro__ if isinstance(what, type) else [what]
+    own = [
+        kind for kind in kinds if kind.__module__.partition(".")[0] not in ("gradpivot", "builtins", "abc", "typing")
+    ]
+    if not own:
+        return None
+    described = [(kind.__qualname__, _source_of(kind)) for kind in own]
+    return hashlib.sha256(repr(described).encode()).hexdigest()[:12]
+
+
+def _source_of(kind: Any) -> str:
+    """The syntax tree of the file that it is in; nothing where there is none, as in a notebook."""
+    try:
+        return _plain(ast.parse(Path(inspect.getfile(kind)).read_bytes()), frozenset())
+    except (OSError, TypeError, SyntaxError):
+        return ""
+
+
 def computes(path: Path, package: Path) -> bool:
-    """Whether a module computes numbers; an ``__init__`` only exports names."""
+    """Whether a module computes numbers; an ``__init__`` that defines nothing only exports names."""
     *folders, file = (part.lstrip("_") for part in path.relative_to(package).with_suffix("").parts)
-    if path.stem.startswith("__"):
+    if path.stem.startswith("__") and "def " not in path.read_text(encoding="utf-8"):
         return False
     return file in COMPUTES_ALL_THE_SAME or COMPUTES_NOTHING.isdisjoint((*folders, file))
 
@@ -84,8 +108,9 @@ def _defined(tree: ast.Module) -> Iterator[str]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name
-        elif isinstance(node, ast.Assign):
-            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
 def _plain(node: object, ambiguous: Set[str]) -> str:

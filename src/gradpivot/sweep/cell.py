@@ -12,6 +12,7 @@ from typing import Any
 from gradpivot.errors import GradPivotError
 from gradpivot.experiments import Recipe
 from gradpivot.results import Role
+from gradpivot.runtime import foreign_source
 
 __all__ = ["Cell", "Setting", "cells_of", "digest_of"]
 
@@ -79,6 +80,7 @@ class Cell:
         protocol: Empty for the original and the reference.
         series: The set it belongs to.
         method: The full settings, as ``Method.to_dict()`` gives them; empty for the original.
+        source: The digest of a method's source that is somebody else's; None for ours.
     """
 
     setting: Setting
@@ -88,6 +90,7 @@ class Cell:
     protocol: str = ""
     series: str
     method: Mapping[str, Any]
+    source: str | None = None
 
     @cached_property
     def key(self) -> str:
@@ -144,7 +147,8 @@ def _cells(recipe: Recipe, setting: Setting) -> Iterator[Cell]:
             here = {"setting": setting, "target": target, "seed": seed}
             for series in recipe.series:
                 here |= {"role": "run", "protocol": series.protocol, "series": series.name}
-                yield from (Cell(**here, method=method.to_dict()) for method in series.methods)
+                for method in series.methods:
+                    yield Cell(**here, method=method.to_dict(), source=foreign_source(type(method)))
 
 
 def digest_of(described: Any) -> str:

@@ -15,7 +15,7 @@ from torch import nn
 
 from gradpivot.data import ForgetSplit
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import Pictures, Scorer
+from gradpivot.evaluate import Pictures, Scorer, metrics_digest
 from gradpivot.experiments import Problem, find_problem
 from gradpivot.loop import Checkpoint, Progress
 from gradpivot.methods import make_method
@@ -97,7 +97,7 @@ def _versions(problem: Problem) -> dict[str, str | None]:
     facts = environment()
     names = ("torch", "numpy", "scikit-learn", *problem.task.packages)
     packages = {name: facts["packages"][name] for name in names}
-    return {"gradpivot": facts["gradpivot"], "code": facts["code"], **packages}
+    return {"gradpivot": facts["gradpivot"], "code": facts["code"], "metrics": metrics_digest(), **packages}
 
 
 def check_targets(problem: str, targets: Sequence[Mapping[str, Any]]) -> None:

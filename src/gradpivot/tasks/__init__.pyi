@@ -15,5 +15,6 @@ from .task import (
     Predictions as Predictions,
     Task as Task,
     check_per_sample as check_per_sample,
+    check_task as check_task,
 )
 from .vae import Autoencoding as Autoencoding

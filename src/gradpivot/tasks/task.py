@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gradpivot.tasks.objectives import Objective
 
 __all__ = [
-    "DoubtingTask", "Forgetting", "GradualTask", "Predictions", "Task", "check_per_sample",
+    "DoubtingTask", "Forgetting", "GradualTask", "Predictions", "Task", "check_per_sample", "check_task",
 ]  # fmt: skip
 
 
@@ -140,6 +140,15 @@ class DoubtingTask(GradualTask):
     @abstractmethod
     def doubting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
         """L_f and, instead of the degree, the doubt 1 − p_θ(y|x) of each sample, from one forward pass."""
+
+
+def check_task(task: object) -> None:
+    """Raise for something that only looks like a task."""
+    if not isinstance(task, Task):
+        raise GradPivotError(
+            f"the task is a {type(task).__name__}; let it inherit from gradpivot.Classification, or from "
+            f"gradpivot.tasks.Task, which has defaults for all but two losses and the label of a sample"
+        )
 
 
 def check_per_sample(what: str, values: Tensor, samples: int, *, share: bool = False, otherwise: str = "") -> None:

@@ -225,3 +225,26 @@ def test_a_value_out_of_range_is_refused(add):
 def test_unknown_names_get_a_hint():
     with pytest.raises(GradPivotError, match="did you mean 'mia'"):
         find_metric("mai")
+
+
+def test_a_diverged_run_counts_with_the_worst_of_every_metric(add):
+    add(described(in_standings=True))
+    add(described(name="other", direction="lower", most=3.0, unit="nats"))
+    lost = Scores.of_diverged()
+    assert lost.vector() == (0.0, 0.0, 0.0, 0.0, 0.0)
+    assert (lost.some, lost.other) == (0.0, 3.0)
+    assert Scores.from_dict(json.loads(json.dumps(lost.to_dict()))) == lost
+
+
+def test_a_value_that_json_does_not_know_is_refused(add):
+    add(described(most=math.inf, unit="nats", compute=lambda test: math.inf))
+    with pytest.raises(GradPivotError, match="some is inf"):
+        score(trained(), split())
+
+
+def test_another_set_of_metrics_is_another_key(add):
+    from gradpivot.runs.keys import record_key
+
+    before = record_key("run", "cpu", None)
+    add(described())
+    assert record_key("run", "cpu", None) != before

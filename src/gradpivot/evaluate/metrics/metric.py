@@ -127,7 +127,7 @@ class Metric:
         Raises:
             GradPivotError: if it is out of range.
         """
-        if math.isnan(value) or not self.least <= value <= self.most:
+        if not math.isfinite(value) or not self.least <= value <= self.most:
             raise GradPivotError(f"{self.name} is {value!r}, not {self.between()}")
         return value
 

@@ -11,10 +11,11 @@ from typing import Any
 import gradpivot.evaluate.metrics
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.evaluate.metrics.metric import Metric
+from gradpivot.runtime import foreign_source
 
 __all__ = [
-    "all_metrics", "find_metric", "register_metric", "scored_metrics", "standing_metrics", "steering_metrics",
-    "unregister_metric",
+    "all_metrics", "find_metric", "metrics_digest", "register_metric", "scored_metrics", "standing_metrics",
+    "steering_metrics", "unregister_metric",
 ]  # fmt: skip
 
 METRIC_ENTRY_POINTS = "gradpivot.metrics"
@@ -59,6 +60,11 @@ def standing_metrics(*, attacks: bool = True) -> tuple[str, ...]:
 def steering_metrics() -> tuple[str, ...]:
     """The names of those that a condition to forget until, or to keep, may be about."""
     return tuple(m.name for m in all_metrics() if m.variant_of is None)
+
+
+def metrics_digest() -> str:
+    """What every evaluation computes, for keys: a record without one of these metrics is not the same."""
+    return ",".join(f"{m.name}{foreign_source(m.compute) or ''}" for m in scored_metrics())
 
 
 def register_metric(described: Metric) -> Metric:

@@ -63,7 +63,8 @@ def _telling(method: Mapping[str, Any]) -> dict[str, Any]:
     if not method:
         return {}
     chosen = make_method(method)
-    names = dict.fromkeys([*type(chosen).paper_space, *([chosen.knob] if chosen.knob else [])])
+    space = [name for name in type(chosen).paper_space if name != chosen.knob]
+    names = [*space, *([chosen.walked] if chosen.walked else [])]
     return {name: method[name] for name in names}
 
 
