@@ -159,11 +159,10 @@ def test_weights_that_are_not_numbers_are_refused(mine, capsys):
 
 
 def test_the_problems_own_original_goes_with_its_model():
-    from gradpivot.experiments.problems.cifar10 import cifar10
+    from gradpivot.experiments import find_problem, with_model
 
-    from gradpivot.experiments.problem import with_model
-
-    assert with_model(cifar10(), "resnet20").original is None
+    assert find_problem("cifar10").original is not None
+    assert with_model(find_problem("cifar10"), "resnet20").original is None
 
 
 def test_own_files_of_a_bare_model_fit_it_behind_pixels(mine):
