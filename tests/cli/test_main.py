@@ -546,3 +546,11 @@ def test_an_interrupted_demo_continues_where_it_was(tmp_path):
     first = next(point for point in dial if point["scores"]["ua"] >= 0.95)
     assert first["scores"]["ra"] >= 0.97
     assert (out / "report.html").stat().st_size > 1_000_000
+
+
+def test_a_trace_leaves_the_folder_of_a_finished_run_alone(original, tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.json").write_text("{}")
+    words = ["--classes", "3", "--values", "0.5", "--weights", str(original), "--out", str(tmp_path / "run")]
+    assert main(["trace", "cup", *words]) == 1
+    assert "holds a finished run" in error_of(capsys)

@@ -113,8 +113,8 @@ def trace(
         gammas: The γ values for CUP; 0, 0.1, …, 1 if not given.
         values: The same for a method with another knob (``forget_weight`` of WS, ``lr`` of GA).
         reference: A retrained model's scores (or the result of running ``Retrain``), for Δ.
-        quick: One run of CUP to γ = 1, and points between the original and it where the frontier moves most; see
-            :mod:`gradpivot.targets.quick`. ``cost`` tells what it took.
+        quick: One run under the dial to γ = 1, and points between the original and it where the frontier moves most;
+            see :mod:`gradpivot.targets.quick`. ``cost`` tells what it took.
         points: How many points a quick trace has, 11 if not given.
         checkpoint: A file for a quick trace to keep its run in; one that was killed continues from it.
         progress: Show a bar.

@@ -58,6 +58,8 @@ def _(chosen: options.TraceOptions) -> int:
     over_knob(chosen.method, values=chosen.values or None)
     _check_quick(chosen)
     refuse_file(chosen.out)
+    if (chosen.out / "metrics.json").exists():
+        raise GradPivotError(f"{chosen.out} holds a finished run; name another folder with --out")
     check_traceable(problem_of(chosen).scorer())
     problem, split, model = prepare(chosen, device_named(chosen.device))
     if chosen.quick:

@@ -14,7 +14,7 @@ from typing import Any
 import gradpivot.methods
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.methods.method import Method
-from gradpivot.runtime import import_path
+from gradpivot.runtime import import_path, load_entry_point
 
 __all__ = ["list_methods", "make_method", "method_class"]
 
@@ -73,4 +73,4 @@ def _import_all() -> None:
     for module in pkgutil.iter_modules(gradpivot.methods.__path__):
         importlib.import_module(f"gradpivot.methods.{module.name}")
     for entry in entry_points(group=METHOD_ENTRY_POINTS):
-        entry.load()
+        load_entry_point(entry)

@@ -1,5 +1,9 @@
 from .atomic import replacing as replacing, write_text as write_text
-from .importing import describe_error as describe_error, import_path as import_path
+from .importing import (
+    describe_error as describe_error,
+    import_path as import_path,
+    load_entry_point as load_entry_point,
+)
 from .modes import evaluating as evaluating
 from .parallel import Gradient as Gradient, Part as Part, Replicas as Replicas, Side as Side
 from .progress import bar as bar, bar_below_lines as bar_below_lines

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from importlib.metadata import EntryPoint
 from operator import attrgetter
 from typing import Any
 
 from gradpivot.errors import GradPivotError, did_you_mean
 
-__all__ = ["describe_error", "import_path"]
+__all__ = ["describe_error", "import_path", "load_entry_point"]
 
 
 def import_path(path: str) -> Any:
@@ -36,6 +37,22 @@ def import_path(path: str) -> Any:
     except AttributeError:
         hint = did_you_mean(name, dir(found), "")
         raise GradPivotError(f"the module {module} has no {name!r}{hint}") from None
+
+
+def load_entry_point(entry: EntryPoint) -> Any:
+    """What an installed package offers.
+
+    Raises:
+        GradPivotError: in one line, with the package to repair.
+    """
+    try:
+        return entry.load()
+    except (Exception, SystemExit) as error:
+        package = f" of the package {entry.dist.name}" if entry.dist else ""
+        raise GradPivotError(
+            f"the entry point {entry.name!r} ({entry.group}){package} cannot be loaded: {describe_error(error)}; "
+            f"repair that package or uninstall it"
+        ) from error
 
 
 def describe_error(error: BaseException) -> str:

@@ -209,7 +209,7 @@ class TraceOptions(ProblemOptions):
     out: Path = Path("runs/trace")
     """Where results.json, figures and report.html go."""
     quick: bool = False
-    """One run of CUP to γ = 1 and points between the original and it; recommends one of them."""
+    """One run under the dial to γ = 1 (CUP, or another method with --gamma 1) and points on the line to it."""
     points: int | None = None
     """How many points --quick has; 11 if not given."""
     values: tuple[float, ...] = field(default=())

@@ -11,7 +11,7 @@ from typing import Any
 import gradpivot.evaluate.metrics
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.evaluate.metrics.metric import Metric
-from gradpivot.runtime import foreign_source
+from gradpivot.runtime import foreign_source, load_entry_point
 
 __all__ = [
     "all_metrics", "find_metric", "metrics_digest", "register_metric", "scored_metrics", "standing_metrics",
@@ -98,7 +98,7 @@ def _load() -> None:
     for module in pkgutil.iter_modules(gradpivot.evaluate.metrics.__path__):
         _add_all(importlib.import_module(f"gradpivot.evaluate.metrics.{module.name}"))
     for entry in entry_points(group=METRIC_ENTRY_POINTS):
-        _add_all(entry.load())
+        _add_all(load_entry_point(entry))
 
 
 def _add_all(place: Any) -> None:
