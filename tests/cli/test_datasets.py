@@ -139,6 +139,7 @@ def test_a_cache_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, capsys):
     assert "Not a directory" in error_of(capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_ends_cleanly_with_its_client(number, cache, tmp_path, client):
     client("npm", f"echo $$ > {tmp_path}/pid; touch half.tgz; exec sleep 60")

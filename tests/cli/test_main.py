@@ -129,6 +129,7 @@ def test_completion(shell, capsys):
     assert "unlearn" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_unlearn_leaves_a_complete_folder_that_can_be_run_again(unlearn, tmp_path, capsys):
     assert unlearn("cup", "--gamma", "0.4", *QUICK) == 0
     folder = tmp_path / "run"
@@ -434,6 +435,7 @@ def test_trace_draws_and_picks(original, tmp_path, capsys, monkeypatch):
     assert (tmp_path / "again" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_a_quick_trace_recommends(original, tmp_path, capsys):
     out = tmp_path / "quick"
     words = ["trace", "cup", *QUICK, "--weights", str(original), "--out", str(out), "--no-reference", "--quick"]

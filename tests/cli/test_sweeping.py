@@ -127,6 +127,7 @@ def test_stores_are_exported_and_merged(lab, sweep, tmp_path, capsys):
     assert "line 1 is not an exported run" in error_of(capsys)
 
 
+@pytest.mark.slow
 def test_recipes_are_checked_and_shown(lab, capsys):
     assert main(["recipes", str(lab.path)]) == 0
     told = capsys.readouterr().out

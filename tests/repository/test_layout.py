@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,11 @@ def test_a_test_file_stands_where_its_module_does(file):
     assert any("_".join(words[:count]) in modules for count in range(1, len(words) + 1))
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def test_the_root_is_small():
     entries = [path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"]
     assert len(entries) <= 22, sorted(entries)
@@ -36,7 +42,7 @@ def test_other_rooms_are_entered_by_the_door(room):
         f"{path.relative_to(PACKAGE)}:{node.lineno}"
         for path in PACKAGE.rglob("*.py")
         if path.relative_to(PACKAGE).parts[0] != room
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"gradpivot.{room}.")
     ]
     assert entered == []

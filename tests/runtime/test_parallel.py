@@ -82,6 +82,7 @@ def test_several_processes_draw_the_labels_of_one():
         assert torch.equal(torch.cat([labels[number] for labels in drawn]), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(replicas.variants()))
 def test_two_processes_do_what_one_does(found, name):
     two, other = (f["methods"][name] for f in found)

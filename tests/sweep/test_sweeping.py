@@ -46,6 +46,7 @@ def test_more_seeds_do_only_what_is_new(lab):
     assert {job.seed for job in engine.seen} == {1}
 
 
+@pytest.mark.slow
 def test_runs_survive_tidying_of_our_source(lab, tmp_path, monkeypatch):
     """With a file moved and every docstring and comment edited nothing reruns; with another number all of it does."""
     package = tmp_path / "source" / "gradpivot"

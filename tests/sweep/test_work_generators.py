@@ -129,6 +129,7 @@ def test_a_sweep_of_generators_is_compared_from_the_command_line(tmp_path, monke
     assert json.loads(capsys.readouterr().out)["schema"].startswith("gradpivot.generators")
 
 
+@pytest.mark.slow
 def test_a_finished_sweep_of_generators_runs_nothing_again(tmp_path, monkeypatch):
     store, _, records = swept(tmp_path, monkeypatch)
     original = next(record for record in records if record.role == "original")

@@ -16,6 +16,9 @@ from gradpivot.results.comparison import Comparison
 Open = Callable[..., Any]
 
 
+pytestmark = pytest.mark.slow  # a real browser
+
+
 @pytest.fixture
 def open_page(visit: Any, tmp_path: Path) -> Open:
     """Write and open a comparison."""

@@ -90,6 +90,7 @@ def source(tab: Any, name: str) -> str:
     return tab.get_attribute(f"#{name}-img", "src").removeprefix("data:image/png;base64,")
 
 
+@pytest.mark.slow
 def test_the_slider_switches_samples_labels_numbers_and_marker(open_page: Open, found: Generators) -> None:
     tab = open_page(found)
     assert tab.inner_text("#gamma-value") == "γ = 1"
@@ -113,6 +114,7 @@ def test_the_slider_switches_samples_labels_numbers_and_marker(open_page: Open, 
     assert line == pytest.approx([96, 72, 48, 24, 0])
 
 
+@pytest.mark.slow
 def test_the_keyboard_works(open_page: Open, found: Generators) -> None:
     tab = open_page(found)
     slider = tab.locator("#gamma-slider")
@@ -141,6 +143,7 @@ def test_pictures_are_sharp_and_the_frame_is_the_first_row(open_page: Open, foun
         assert middle == pytest.approx(box["y"] + (i + 0.5) * box["height"] / 4, abs=2)
 
 
+@pytest.mark.slow
 def test_another_series_has_its_own_settings(open_page: Open, found: Generators) -> None:
     tab = open_page(found)
     tab.select_option("#set-select", label="SalUn")
@@ -156,6 +159,7 @@ def test_another_series_has_its_own_settings(open_page: Open, found: Generators)
     assert min(0 - low, high - 2) > 0.1 * 2
 
 
+@pytest.mark.slow
 def test_a_diverged_run_says_so_instead_of_showing_pictures(open_page: Open, found: Generators) -> None:
     tab = open_page(found)
     tab.select_option("#set-select", label="SA")
@@ -178,6 +182,7 @@ def test_the_retrained_model_can_stand_beside(open_page: Open, found: Generators
     assert tab.get_attribute("[data-beside=original]", "aria-pressed") == "false"
 
 
+@pytest.mark.slow
 def test_in_a_grid_the_line_along_gamma_is_the_runs_that_share_all_else(open_page: Open) -> None:
     runs = [cup(g, 1 - g * lr / 2, settings={"lr": lr}) for g in (0, 0.5, 1.0) for lr in (1.0, 2.0)]
     tab = open_page(compare_generators(runs))
@@ -226,6 +231,7 @@ def test_no_width_scrolls_sideways(open_page: Open, width: int) -> None:
     assert overflow(tab) == 0
 
 
+@pytest.mark.slow
 def test_on_a_phone_the_slider_stays_in_sight(open_page: Open, found: Generators) -> None:
     tab = open_page(found, width=380)
     sheet, readout = tab.locator("#run-sheet").bounding_box(), tab.locator("#readout").bounding_box()
@@ -234,6 +240,7 @@ def test_on_a_phone_the_slider_stays_in_sight(open_page: Open, found: Generators
     assert tab.locator("#gamma-slider").bounding_box()["y"] >= 0
 
 
+@pytest.mark.slow
 def test_paper_is_light_and_unfolded(open_page: Open, found: Generators) -> None:
     tab = open_page(found, color_scheme="dark")
     tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")

@@ -265,6 +265,7 @@ def test_random_subsets_say_their_direction(record: Build) -> None:
         assert write(unjudged)
 
 
+@pytest.mark.slow
 def test_every_format_is_written(found: Standings, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     files = write_standings(found, tmp_path / "new", title="Ours")

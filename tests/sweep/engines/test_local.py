@@ -247,6 +247,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(lab, expected, small_disk):
     assert lab.by_name() == expected
 
 
+@pytest.mark.slow
 def test_workers_find_a_method_by_its_import_path(lab):
     """In a module of its own that the problem's does not import."""
     own = "from gradpivot.methods import GA\n\n\nclass Mine(GA):\n    pass\n"

@@ -34,6 +34,7 @@ class Knows(nn.Module):
         return (images - at.sqrt() * self.pictures[class_labels]) / (1 - at).sqrt()
 
 
+@pytest.mark.slow
 def test_guidance_is_its_formula_in_one_forward_pass(model):
     calls = []
     handle = model.register_forward_hook(lambda *_: calls.append(1))
