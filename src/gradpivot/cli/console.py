@@ -77,7 +77,7 @@ def scores_line(scores: Scored) -> str:
 
 
 def say_result(result: Result, original: Scored, out: Path) -> None:
-    """What a run gave beside what there was before it, and where it is."""
+    """Print the scores before and after a run, and the run's folder."""
     if result.diverged:
         _say_diverged(result.method.label, result.diverged, out, _against_divergence(result))
         return

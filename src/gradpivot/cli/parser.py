@@ -163,7 +163,7 @@ def _with_file_and_protocol(words: list[str]) -> list[str]:
     retrains = chosen == "retrain"
     problem = _value_of("--problem", typed) or settings.get("problem")
     if _is_path(problem):
-        # It may register objectives; what is wrong with it is told when it is asked for.
+        # The module may register objectives. If it cannot be imported, loading the problem reports that.
         look_here()
         with suppress(GradPivotError):
             import_path(problem)

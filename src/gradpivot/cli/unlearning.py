@@ -136,7 +136,7 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
         check_steerable(targets, problem_of(chosen).scorer())
     device = device_of_process(kind)
     problem, split, model = prepare(chosen, device, replicas)
-    # Samples are judged by classes; what else a generator forgets is told by its losses.
+    # Samples are judged by class. A generator that forgets records is scored by its losses.
     scorer = None
     if split.kind == "class" and problem.judging is not None:
         scorer = scorer_in(problem, chosen.out, device, chosen.classifier, quiet=chosen.json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -119,7 +120,7 @@ SeriesT = TypeVar("SeriesT", bound=JudgedSeries[Any])
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedTable(Generic[SeriesT]):
+class ComparedTable(ABC, Generic[SeriesT]):
     """The series of one problem and protocol, side by side.
 
     Attributes:
@@ -141,9 +142,9 @@ class ComparedTable(Generic[SeriesT]):
     notes: tuple[str, ...] = ()
 
     @property
+    @abstractmethod
     def what(self) -> str:
         """What the table is about, for its title."""
-        raise NotImplementedError
 
     @property
     def title(self) -> str:
@@ -165,9 +166,9 @@ class ComparedTable(Generic[SeriesT]):
         """The seeds that some method was run on."""
         return sorted({seed for _, seed in self.places})
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary."""
-        raise NotImplementedError
 
 
 TableT = TypeVar("TableT", bound=ComparedTable[Any])

@@ -41,7 +41,7 @@ class Exports(Generic[Compared]):
         csv_heads: The columns of the CSV; the last is ``note``, and one is ``role``.
         csv_lines: A table's lines of the CSV.
         payload: What the page's script draws.
-        texts: What the page's own placeholders stand for, given the payload.
+        texts: Makes the text of the page's own placeholders from the payload.
         style: The style of the page's tables.
         figures: Makes the figures, by name; matplotlib is imported only when they are asked for.
         console_tables: Makes a table's tables for the terminal, the main one first.
