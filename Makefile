@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test numeric fuzz lint format bench control docs clean
+.PHONY: help demo check test numeric fuzz lint format bench results docs clean
 
 help:           ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -68,20 +68,14 @@ bench: $(VENV)/dev      ## Measure ratios: pivot step, training, evaluation, mem
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/parallel.py
 
-# Everything is kept in runs/ as it comes: killed, the same command goes on where it was.
-control: $(VENV)/dev    ## Measure what docs/results/control.md tells: some five hours of one core
-	$(BIN)/gradpivot data get mnist cifar10
-	$(BIN)/python benchmarks/control.py digits --store runs/control-digits
-	$(BIN)/gradpivot sweep digits --classes 3 --fraction 0.1 --seeds 3 --protocols clean --store runs/control-methods
-	$(BIN)/gradpivot compare runs/control-methods --protocols clean --out runs/control-methods/tables
-	$(BIN)/python benchmarks/targets.py --seeds 3
-	$(BIN)/python benchmarks/frontier.py --seeds 3
-	$(BIN)/python benchmarks/control.py mnist --store runs/control-mnist
-	$(BIN)/gradpivot sweep mnist-quick --store runs/control-mnist-methods
-	$(BIN)/gradpivot compare runs/control-mnist-methods --protocols clean --out runs/control-mnist-methods/tables
-	$(BIN)/python benchmarks/control.py cifar10 --store runs/control-cifar10
+# Finished runs are kept in runs/, so that a killed command continues. RESULTS=quick runs small sizes into
+# runs/results-quick; ONLY="toy vae" runs these experiments; RUN=no only writes pages and figures again.
+RESULTS ?= full
+RUN     ?= yes
+results: $(VENV)/dev    ## Reproduce docs/results: RESULTS=quick in minutes, everything in about a day
+	$(BIN)/python -m benchmarks.results $(ONLY) $(if $(filter quick,$(RESULTS)),--quick) $(if $(filter no,$(RUN)),--no-run)
 
-docs: $(VENV)/docs      ## Build docs/_build/html
+docs: $(VENV)/docs      ## Build docs/_build/html; a warning is an error
 	$(BIN)/python -m gradpivot.report.paper.explain docs/figures
 	$(BIN)/python -m sphinx -E -W --keep-going -q docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from gradpivot import CUP, ForgetSplit
 from gradpivot.data.readers.digits import load_digits
-from gradpivot.evaluate.classifiers.evaluation import Known, evaluate
+from gradpivot.evaluate.classifiers.evaluation import PredictionCache, evaluate
 from gradpivot.evaluate.metrics.registry import standing_metrics
 from gradpivot.evaluate.scores import Scores
 from gradpivot.experiments.problem import Problem, find_problem
@@ -76,11 +76,11 @@ def measured(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     settings = {**problem.settings, **dict(map(setting, chosen.set))}
     rows: dict[tuple[str, float | None], list[Scores]] = {}
     for seed in range(chosen.seeds):
-        model, known = None, Known()
+        model, cache = None, PredictionCache()
         for label in chosen.classes:
             split = ForgetSplit.by_class(train, test, label, target=getattr(task, "target_of", None))
             model = model or original_of(problem, chosen.weights, split, seed)
-            told = evaluate(model, split, task, retain_scored=problem.retain_scored, known=known)
+            told = evaluate(model, split, task, retain_scored=problem.retain_scored, cache=cache)
             rows.setdefault(("original", None), []).append(told)
             for policy in POLICIES:
                 for gamma in chosen.gammas:

@@ -29,7 +29,7 @@ from torch.utils.data import TensorDataset
 from gradpivot import Classification, ForgetSplit
 from gradpivot.data.order import shuffled
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.classifiers.evaluation import evaluate, scored_part
+from gradpivot.evaluate.classifiers.evaluation import evaluate, fixed_subset
 from gradpivot.experiments.problem import find_problem
 from gradpivot.models.resnet import resnet18
 
@@ -66,7 +66,7 @@ def one_pass(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> tu
 
 def usual(model: nn.Module, split: ForgetSplit, samples: int) -> Numbers:
     """Each metric for itself."""
-    retain = scored_part(split.retain_indices, samples)
+    retain = fixed_subset(split.retain_indices, samples)
     sets = {
         "forget": [t[torch.from_numpy(split.forget_indices.copy())] for t in split.train.tensors],
         "retain": [t[torch.from_numpy(retain.copy())] for t in split.train.tensors],

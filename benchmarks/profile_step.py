@@ -2,7 +2,7 @@
 
     python benchmarks/profile_step.py [--batch 64] [--steps 2] [--threads 1] [--json]
 
-Shares are of the operators' own (self) CPU time; what Python does between them is not in it and is told apart as the
+Shares are of the operators' own (self) CPU time; Python's own work is listed separately as the
 difference to the wall clock. With more than one thread only the calling thread is seen.
 """
 
@@ -32,7 +32,7 @@ REGIONS = {
     "gram_of": "pivot: Gram matrix",
     "combine": "pivot: combination",
     "change_along": "telemetry of the step",
-    "Descending.step": "optimiser and copy of the weights",
+    "RevertibleOptimizer.step": "optimiser and copy of the weights",
     "batches": "data: indexing, augmentation",
 }
 OPERATORS = (
@@ -66,7 +66,7 @@ def regions() -> Iterator[None]:
         marked(looping, "gram_of", "gram_of"),
         marked(looping, "combine", "combine"),
         marked(motion, "change_along", "change_along"),
-        marked(motion.Descending, "step", "Descending.step"),
+        marked(motion.RevertibleOptimizer, "step", "RevertibleOptimizer.step"),
         batches_marked(),
     ):
         yield

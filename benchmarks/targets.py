@@ -83,9 +83,9 @@ def sweep(model: nn.Module, split: ForgetSplit, method: CUP, seed: int, task: An
     for gamma in GAMMAS:
         run = replace(method, gamma=gamma, budget=1.0, goal="misclassified")
         end = Loop(seed=seed).run(run, model, task, steering).model
-        segment.ends_at(end)
+        segment.set_end(end)
         for share in SHARES:
-            segment.put(end, share)
+            segment.interpolate(end, share)
             seen.append(looker.look(end, metrics))
         print(f"sweep: γ = {gamma}", file=sys.stderr, flush=True)
     return seen

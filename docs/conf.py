@@ -7,7 +7,6 @@ import dataclasses
 import docstring_parser
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.directives.other import TocTree
 from sphinx.util.docutils import SphinxDirective
 
 from gradpivot import __version__
@@ -19,8 +18,7 @@ copyright = "2026, The gradpivot developers"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-# Generated tables are included by the page that explains them.
-exclude_patterns = ["_build", "results/*/standings.md"]
+exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -81,14 +79,6 @@ class SpaceTable(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(rows))
 
 
-class ResultsTree(TocTree):
-    """A toctree of the results pages, or nothing where a checkout has none: Sphinx warns of an empty glob."""
-
-    def run(self) -> list[nodes.Node]:
-        found = any(name.startswith("results/") for name in self.env.found_docs)
-        return super().run() if found else []
-
-
 def _meanings(cls: type) -> dict[str, str]:
     """What each field means, from the Attributes sections of the class and its bases."""
     found: dict[str, str] = {}
@@ -102,4 +92,3 @@ def _meanings(cls: type) -> dict[str, str]:
 def setup(app: Sphinx) -> None:
     app.add_directive("settings", SettingsTable)
     app.add_directive("space", SpaceTable)
-    app.add_directive("results", ResultsTree)

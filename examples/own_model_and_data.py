@@ -1,4 +1,4 @@
-"""Your own nn.Module and dataset: named columns, dictionary batches, dropout and BatchNorm. Runs in a few seconds.
+"""Unlearn a class from your own nn.Module and dataset with dictionary batches. Runs in a few seconds.
 
 python examples/own_model_and_data.py
 """
@@ -13,7 +13,7 @@ from gradpivot import CUP, Classification, ForgetSplit, Retrain, trace, unlearn
 
 
 class Wine(Dataset):
-    """178 wines with 13 measurements, as dictionaries."""
+    """178 wines with 13 measurements each; samples are dictionaries."""
 
     def __init__(self, rows: slice) -> None:
         table = load_wine()
@@ -38,15 +38,15 @@ class Taster(nn.Module):
         return self.head(self.body(measurements))
 
 
-# The adapter tells which part of a batch is the input and which the label.
+# The adapter returns the input and the label of a batch.
 task = Classification(adapter=lambda batch: (batch["measurements"], batch["cultivar"]))
 train, test = Wine(slice(0, 130)), Wine(slice(130, None))
-# One of the three cultivars must be forgotten.
+# Forget one of the three cultivars.
 split = ForgetSplit.by_class(train, test, classes=2, target=task.target_of)
 
 recipe = Retrain(lr=0.05, epochs=30, batch_size=16)
 shared = {"task": task, "factory": Taster}
-# A stand-in for your trained model: it has seen all wines but one.
+# Train a stand-in for your own model, on all wines but one.
 nearly_all = ForgetSplit.by_index(train, test, [0], target=task.target_of)
 model = unlearn(Taster(), nearly_all, recipe, **shared).model
 

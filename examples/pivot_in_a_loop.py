@@ -1,4 +1,4 @@
-"""Three lines in an existing training loop: pivot two losses of your own. Runs in a few seconds.
+"""Add Pivot to an existing training loop with two losses. Runs in a few seconds.
 
 python examples/pivot_in_a_loop.py
 """

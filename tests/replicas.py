@@ -357,11 +357,11 @@ def overflowed(folder: Path) -> Any:
     method = CUP(objective="random_label", batchnorm="train", epochs=1, lr=0.01)
     single = CUP(epochs=1, lr=0.01, batch_size=1)  # one process has no part in a pass
     again = [outcome(m, trained(), data, task=OverflowsInOne(), precision="float16") for m in (method, single)]
-    first, precision._FIRST_SCALE = precision._FIRST_SCALE, precision._FIRST_SCALE / 2
+    first, precision._INITIAL_SCALE = precision._INITIAL_SCALE, precision._INITIAL_SCALE / 2
     try:
         once = [outcome(m, trained(), data, precision="float16") for m in (method, single)]
     finally:
-        precision._FIRST_SCALE = first
+        precision._INITIAL_SCALE = first
     return again, once
 
 

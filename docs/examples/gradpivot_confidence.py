@@ -1,4 +1,4 @@
-"""Mean confidence on the forget set: how sure the model still is of what it was to forget."""
+"""A metric: mean confidence in the true label on the forget set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def mean_confidence(forget: Any) -> float:
 CONFIDENCE = Metric(
     name="confidence",
     symbol="Conf",
-    meaning="Mean confidence of the true label on the data to forget.",
+    meaning="Mean confidence in the true label on the forget set.",
     direction="lower",
     compute=mean_confidence,
 )

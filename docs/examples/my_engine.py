@@ -1,4 +1,4 @@
-"""An engine in one file: jobs run one after the other, in the sweep's own process."""
+"""An engine that runs jobs one after the other in the sweep's own process."""
 
 import time
 from collections import deque
@@ -11,7 +11,7 @@ class InProcess:
         self._queue = deque()
 
     def workers(self):
-        return 1  # jobs that run at once
+        return 1  # jobs running at the same time
 
     def slots(self):
         return 1  # jobs to keep submitted
@@ -20,7 +20,7 @@ class InProcess:
         self._queue.append(job)
 
     def wait(self, seconds):
-        """The jobs that have ended since the last call."""
+        """Return the jobs that have finished since the last call."""
         if not self._queue:
             time.sleep(seconds)
             return []
@@ -29,12 +29,12 @@ class InProcess:
         return [JobOutcome(job=job, **answer._asdict())]
 
     def under_way(self):
-        return {}  # how far running jobs are, by key, if known
+        return {}  # progress of running jobs by key, if known
 
     def close(self):
         self._queue.clear()
 
 
 def start(resources):
-    """What --engine names; resources has --jobs, --threads, --cpus, --gpus and --address."""
+    """Entry point of --engine; resources holds --jobs, --threads, --cpus, --gpus and --address."""
     return InProcess()

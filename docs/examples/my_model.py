@@ -1,4 +1,4 @@
-"""A network that wants 64×64 images, normalised as for ImageNet, for data that are 32×32 bytes."""
+"""A network for 64×64 ImageNet-normalised images, used on 32×32 byte images."""
 
 from torch import nn
 
@@ -6,7 +6,7 @@ from gradpivot.models.pixels import Pixels
 
 
 class Upsampled(nn.Module):
-    """Pixels, then the size that the network was made for, then the network."""
+    """Normalise, resize, then run the network."""
 
     def __init__(self, model, size):
         super().__init__()
@@ -19,6 +19,6 @@ class Upsampled(nn.Module):
 
 
 def make_model():
-    """A new, untrained network; weights are loaded into it afterwards."""
+    """Return a new, untrained network; gradpivot loads the weights."""
     network = nn.Sequential(nn.Conv2d(3, 16, 8, stride=8), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 8 * 8, 10))
     return Upsampled(network, size=64)

@@ -1,4 +1,4 @@
-"""An objective in one line: the mean probability of the true label."""
+"""An objective: the mean probability of the true label."""
 
 from gradpivot.tasks import Objective, register_objective
 

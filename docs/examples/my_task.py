@@ -1,4 +1,4 @@
-"""Regression: a task of one's own, with its scorer."""
+"""A regression task and its scorer."""
 
 from dataclasses import asdict, dataclass
 
@@ -10,29 +10,29 @@ from gradpivot.evaluate import Scorer
 from gradpivot.tasks import Forgetting, GradualTask
 
 NEAR = 0.5
-"""A prediction within this distance of the truth is right."""
+"""A prediction within this distance of the target is correct."""
 
 
 class Regression(GradualTask):
-    """Predicts a number; forgotten is what it predicts no better than the mean of all."""
+    """Predicts a number. A forgotten sample is predicted no better than by the mean target."""
 
-    predicts = False  # no label, so no accuracy of the usual kind
+    predicts = False  # no labels, so no classification accuracy
 
     def target_of(self, sample):
         return float(sample[1])
 
     def retain_loss(self, model, batch):
-        inputs, truth = batch
-        return mse_loss(model(inputs)[:, 0], truth)
+        inputs, target = batch
+        return mse_loss(model(inputs)[:, 0], target)
 
     def forget_loss(self, model, batch, objective):
         predicted = model(batch[0])[:, 0]
         return mse_loss(predicted, torch.zeros_like(predicted))  # the mean of standardised targets
 
     def forgetting(self, model, batch, objective):
-        """L_f, and whether each sample is forgotten: what the dial steers by."""
-        inputs, truth = batch
-        wrong = ((model(inputs)[:, 0] - truth).abs() > NEAR).double()
+        """Return L_f and whether each sample is forgotten, which steers the dial."""
+        inputs, target = batch
+        wrong = ((model(inputs)[:, 0] - target).abs() > NEAR).double()
         return Forgetting(self.forget_loss(model, batch, objective), wrong.detach())
 
     def scorer(self):
@@ -41,7 +41,7 @@ class Regression(GradualTask):
 
 @dataclass(frozen=True)
 class NearnessScores:
-    """Shares of predictions that are right (retained) and wrong (forgotten)."""
+    """Fraction of correct predictions (retain set) and wrong predictions (forget set)."""
 
     ra: float
     ua: float
@@ -58,15 +58,15 @@ class NearnessScores:
 
 
 class Nearness(Scorer):
-    """Scores by how many predictions are near the truth."""
+    """Scores a model by how many predictions are close to the target."""
 
     metrics = steerable = ("ra", "ua")
 
     @torch.no_grad()
     def scores(self, model, split):
         def right(indices):
-            inputs, truth = (part[np.array(indices)] for part in split.train.tensors)
-            return float(((model.eval()(inputs)[:, 0] - truth).abs() <= NEAR).double().mean())
+            inputs, target = (part[np.array(indices)] for part in split.train.tensors)
+            return float(((model.eval()(inputs)[:, 0] - target).abs() <= NEAR).double().mean())
 
         return NearnessScores(right(split.retain_indices), 1 - right(split.forget_indices))
 

@@ -13,13 +13,13 @@ def problem():
     torch.manual_seed(0)
     inputs = torch.linspace(-2, 2, 240)[:, None]
     bump = (inputs[:, 0] - 1).abs() < 0.3
-    truth = inputs[:, 0] / 2 + 3 * bump
-    data = TensorDataset(inputs, truth)
+    target = inputs[:, 0] / 2 + 3 * bump
+    data = TensorDataset(inputs, target)
     model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
     optimizer = torch.optim.Adam(model.parameters(), 5e-3)
     for _ in range(1500):
         optimizer.zero_grad()
-        nn.functional.mse_loss(model(inputs)[:, 0], truth).backward()
+        nn.functional.mse_loss(model(inputs)[:, 0], target).backward()
         optimizer.step()
     return model, ForgetSplit.by_index(data, data, bump.nonzero()[:, 0].tolist())
 

@@ -6,7 +6,7 @@ from gradpivot.testing import blobs, trained
 
 @dataclass(frozen=True)
 class Uniform(Classification):
-    """Forget by pulling the forget samples towards the uniform distribution."""
+    """Pull the forget samples towards the uniform distribution."""
 
     def forget_loss(self, model, batch, objective):
         logits, _ = self.logits(model, batch)
@@ -15,4 +15,4 @@ class Uniform(Classification):
 
 split = ForgetSplit.by_class(blobs(), blobs(seed=1), classes=0)
 result = unlearn(trained(), split, CUP(gamma=1.0, lr=0.02, epochs=15), task=Uniform())
-assert result.scores.ua == result.scores.ra == 1.0  # all of the class forgotten, all of the rest kept
+assert result.scores.ua == result.scores.ra == 1.0  # the class is forgotten, the rest is kept

@@ -35,9 +35,9 @@ def filled(files, capsys):
 
 def test_get_list_check(files, cache, capsys):
     assert main(["data", "get", "cifar10", "--from", str(files)]) == 0
-    assert "cifar10 is here: 0 MB from the folder files, checked" in capsys.readouterr().out
+    assert "cifar10 is cached: 0 MB from the folder files, checked" in capsys.readouterr().out
     assert main(["data", "get", "cifar10"]) == 0
-    assert "is here already" in capsys.readouterr().out
+    assert "is already cached" in capsys.readouterr().out
     assert main(["data", "list"]) == 0
     told = capsys.readouterr().out
     assert all(name in told for name in ENTRIES)
@@ -77,12 +77,12 @@ def test_damage_is_told_and_repaired(filled, files, cache, capsys):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["get", "imagenet"], "there is no data called 'imagenet'; there are cifar10, mnist"),
-        (["get", "cifar10", "mnist", "--from", "x"], "--from gives one entry; name one"),
+        (["get", "imagenet"], "there is no dataset 'imagenet'. Choose from cifar10, mnist"),
+        (["get", "cifar10", "mnist", "--from", "x"], "--from works for one entry; name only one"),
         (["get", "cifar10", "--from", "nowhere"], "there is no file or folder nowhere"),
         (["get", "svhn", "--source", "registry"], "svhn has no registry source; use --source official"),
         (["check", "mnist"], "mnist is not on this machine; run 'gradpivot data get mnist'"),
-        (["check", "imagenet"], "there is no data called 'imagenet'"),
+        (["check", "imagenet"], "there is no dataset 'imagenet'"),
     ],
 )
 def test_errors_are_one_line_with_the_way_out(words, says, cache, capsys):
@@ -94,9 +94,9 @@ def test_errors_are_one_line_with_the_way_out(words, says, cache, capsys):
 
 def test_nothing_named(cache, capsys):
     assert main(["data", "get"]) == 1
-    assert "say what to get: all, or some of cifar10" in error_of(capsys)
+    assert "name what to get: all, or any of cifar10" in error_of(capsys)
     assert main(["data", "check"]) == 0
-    assert "Nothing is here yet" in capsys.readouterr().out
+    assert "Nothing is cached yet" in capsys.readouterr().out
 
 
 def test_one_that_cannot_be_got_does_not_stop_the_others(cifar, cache, server, monkeypatch, capsys):
@@ -106,14 +106,14 @@ def test_one_that_cannot_be_got_does_not_stop_the_others(cifar, cache, server, m
         change(monkeypatch, name, official=(), package=None)
     assert main(["data", "get", "all"]) == 1
     told = capsys.readouterr()
-    assert "cifar10 is here" in told.out
-    assert "5 of 6 could not be got: mnist, fashion-mnist, svhn, resnet18-cifar10, fid-inception" in told.err
+    assert "cifar10 is cached" in told.out
+    assert "5 of 6 failed: mnist, fashion-mnist, svhn, resnet18-cifar10, fid-inception" in told.err
 
 
 def test_a_download_shows_how_far_it_is(cifar, server, monkeypatch, capsys):
     archive = tar(cifar_binary(cifar), "cifar-10-batches-bin/")
     served(monkeypatch, "cifar10", server, {"cifar-10-binary.tar.gz": archive})
-    monkeypatch.setattr("gradpivot.cli.datasets.wants_bars", lambda as_json: True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
     assert main(["data", "get", "cifar10"]) == 0

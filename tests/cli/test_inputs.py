@@ -85,7 +85,7 @@ def test_a_foreign_checkpoint_into_a_model_of_ones_own(mine, capsys):
     assert "does not fit this model: 2 missing (" in error_of(capsys)
     assert main([*words, "--map", "body=features"]) == 0
     told = capsys.readouterr().err
-    assert "taken from 'state_dict'; by the rules body=features; 'module.' in front is 'model.' here" in told
+    assert "taken from 'state_dict'; renamed by body=features; 'module.' in front is 'model.' here" in told
     assert yaml.safe_load(Path("run/config.yaml").read_text())["map"] == ["body=features"]
     # The original is kept under the model's own names; the rule must not be applied to them.
     Path("theirs.pth").unlink()
@@ -109,7 +109,7 @@ def test_built_in_models_on_built_in_problems(tmp_path, capsys):
     torch.save({"net": model.state_dict()}, tmp_path / "w.pt")
     words = ["--model", "cnn", "--weights", str(tmp_path / "w.pt"), "--out", str(tmp_path / "run")]
     assert main(["unlearn", "cup", *QUICK, *words]) == 0
-    assert "which is no better than a guess; are these its weights" in capsys.readouterr().err
+    assert "no better than chance; are these its weights" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -131,15 +131,15 @@ def test_a_frontier_of_another_model_and_another_normalisation_shares_no_record(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--map", "a=b"], "name that with --weights"),
-        (["--normalise", "none"], "goes with --model"),
+        (["--map", "a=b"], "add --weights"),
+        (["--normalise", "none"], "needs --model"),
         (["--model", "resnet19"], "did you mean 'resnet18'"),
-        (["--model", "my_bytes:nothing"], "the module my_bytes has no 'nothing'"),
+        (["--model", "my_bytes:nothing"], "module my_bytes has no attribute 'nothing'"),
         (["--model", "my_bytes:data"], "missing 1 required positional argument"),
         (["--model", "my_bytes:too_large"], "cannot be run on the data (RuntimeError: mat1 and mat2"),
         (["--model", "resnet20", "--normalise", "imagnet"], "write none, cifar10, imagenet"),
         (["--model", "resnet20", "--weights", "none.pt"], "there is no weights file"),
-        (["--model", "resnet20", "--problem", "toy"], "the problem does not say"),
+        (["--model", "resnet20", "--problem", "toy"], "set images=Images"),
     ],
 )
 def test_what_people_get_wrong_is_one_line_and_nothing_is_trained(mine, words, message, capsys):

@@ -139,7 +139,7 @@ def test_unlearning_a_generator_judges_it_and_can_be_run_again(problem, capsys):
     assert json.loads(capsys.readouterr().out)["models"][0]["scores"] == metrics["scores"]
     # The second run takes the classifier of the first.
     assert main(["rerun", "run"]) == 0
-    assert "The same scores, to the last digit: RA" in capsys.readouterr().out
+    assert "The same scores to the last digit: RA" in capsys.readouterr().out
     # Records are no classes that samples could be judged by.
     assert main([*words, "--fraction", "0.1", "--out", "records"]) == 0
     assert "(no UA or RA: samples were not judged)" in capsys.readouterr().out

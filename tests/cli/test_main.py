@@ -16,7 +16,7 @@ import yaml
 from gradpivot import __version__
 from gradpivot.cli import main
 from gradpivot.cli.parser import parse
-from gradpivot.dial.ramp import asked_degree
+from gradpivot.dial.ramp import target_degree
 from gradpivot.methods.registry import list_methods
 
 QUICK = ["--classes", "3", "--epochs", "1"]
@@ -146,7 +146,7 @@ def test_unlearn_leaves_a_complete_folder_that_can_be_run_again(unlearn, tmp_pat
     assert f"UA {100 * metrics['original']['ua']:.2f} %" in before
     assert f"UA {100 * metrics['scores']['ua']:.2f} %" in after
     assert metrics["asked_ua"] == pytest.approx(
-        metrics["original"]["ua"] + (1 - metrics["original"]["ua"]) * asked_degree(0.4)
+        metrics["original"]["ua"] + (1 - metrics["original"]["ua"]) * target_degree(0.4)
     )
     assert metrics["provenance"]["split"]["classes"] == [3]
     assert yaml.safe_load((folder / "config.yaml").read_text())["gamma"] == 0.4
@@ -211,7 +211,7 @@ def test_protocol_sets_the_papers_defaults():
 def test_what_is_no_terminal_gets_its_lines_whole(unlearn, tmp_path, capsys):
     long = "/".join(["a_long_name_of_a_folder"] * 6)
     assert unlearn("cup", *QUICK, out=long) == 0
-    assert f"Everything is in {tmp_path / long}\n" in capsys.readouterr().out
+    assert f"The run is in {tmp_path / long}\n" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -252,8 +252,8 @@ def test_divergence_is_told_and_has_a_status_of_its_own(unlearn, tmp_path, capsy
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["cup"], "say what to forget"),
-        (["cup", "--classes", "3", "--fraction", "0.1"], "say what to forget"),
+        (["cup"], "name what to forget"),
+        (["cup", "--classes", "3", "--fraction", "0.1"], "name what to forget"),
         (["cup", "--classes", "12"], "its classes are 0, 1"),
         (["cup", "--classes", "three"], "write 3, or 3,5, or 0-4"),
         (["cup", "--fraction", "2"], "between 0 and 1"),
@@ -332,8 +332,8 @@ def test_a_problem_of_ones_own_by_import_path(tmp_path, monkeypatch):
         (["trace", "--classes", "3", "--best", "XX"], "unknown score"),
         (["trace", "retrain", "--classes", "3"], "no knob"),
         (["trace", "ws", "--classes", "3", "--quick"], "not under it"),
-        (["trace", "--classes", "3", "--quick", "--values", "0.5"], "finds its points itself"),
-        (["trace", "--classes", "3", "--points", "5"], "is for --quick"),
+        (["trace", "--classes", "3", "--quick", "--values", "0.5"], "chooses its own points"),
+        (["trace", "--classes", "3", "--points", "5"], "--points needs --quick"),
         (["reproduce", "toy", "--seeds", "0"], "give 1 or more"),
         (["unlearn", "--classes", "4-2"], "write 3, or 3,5, or 0-4"),
         (["unlearn", "--config", "FILE", "--classes", "3"], "not text in UTF-8"),
@@ -358,7 +358,7 @@ def test_lists_and_unknown_methods_in_a_file(tmp_path, capsys):
     assert parse(["trace", "--config", str(file)]).values == (0.1, 0.9)
     file.write_text("method: nosuch\n")
     assert main(["unlearn", "--config", str(file)]) == 1
-    assert f"The methods are {', '.join(list_methods())}" in error_of(capsys)
+    assert f"Available: {', '.join(list_methods())}" in error_of(capsys)
 
 
 def test_a_folder_called_like_a_method_is_no_method():
@@ -371,7 +371,7 @@ def test_a_folder_called_like_a_method_is_no_method():
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["unlearn", "--help"], "Descends the forgetting loss"),
+        (["unlearn", "--help"], "imtl_g, iu, l1_sparse"),
         (["reproduce", "--help"], "The paper's Figure 1"),
         (["reproduce", "--help"], "The paper's VAE figure"),
     ],
@@ -382,11 +382,48 @@ def test_help_says_what_can_be_chosen(words, told, capsys):
     assert told in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
-def test_a_mistyped_method_lists_the_methods(capsys):
-    with pytest.raises(SystemExit):
-        main(["unlearn", "cpu", "--classes", "3"])
-    told = set(capsys.readouterr().err.replace(",", " ").split())
-    assert set(list_methods()) <= told
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (["unlearnn"], "'unlearn'"),
+        (["unlearn", "cupp", "--classes", "3"], "'cup'"),
+        (["trace", "cupp"], "'cup'"),
+        (["unlearn", "cup", "--gama", "0.5"], "'--gamma'"),
+        (["unlearn", "--gama=0.5"], "'--gamma'"),
+        (["sweep", "digits", "--job", "2"], "'--jobs'"),
+        (["reproduce", "dppm"], "'ddpm'"),
+        (["data", "gett"], "'get'"),
+    ],
+)
+def test_a_typo_gets_a_suggestion(words, suggestion, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    error = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert f"did you mean {suggestion}?" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (["methods", "cupp"], "'cup'"),
+        (["sweep", "digts"], "'digits'"),
+        (["data", "get", "cifar"], "'cifar10'"),
+        (["unlearn", "--problem", "digit", "--classes", "3"], "'digits'"),
+        (["unlearn", "--classes", "3", "--until", "UAA>=95"], "'UA'"),
+    ],
+)
+def test_a_mistyped_name_gets_a_suggestion(words, suggestion, capsys):
+    assert main(words) == 1
+    error = capsys.readouterr().err
+    assert f"did you mean {suggestion}?" in error
+    assert error.count("\n") == 1
+
+
+def test_a_pattern_that_matches_nothing_is_an_error(capsys):
+    assert main(["methods", "scrub"]) == 1
+    assert "unknown method 'scrub'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -443,7 +480,7 @@ def test_a_quick_trace_recommends(original, tmp_path, capsys):
     told = " ".join(capsys.readouterr().out.split())
     assert "Recommended: CUP(" in told
     assert "of the line; a retrained model is expected at" in told
-    assert "plain runs, scoring included" in told
+    assert "plain runs with scoring" in told
     results = json.loads((out / "results.json").read_text())
     assert 2 <= len(results["frontiers"][0]["points"]) <= 4
     quick = results["provenance"]["quick"]
@@ -476,7 +513,7 @@ def test_reproduce_vae_writes_figure_table_and_numbers_and_goes_on_from_them(tmp
     assert len(models) == 4
     assert main(words) == 0
     assert "| γ = 0.5 |" in (tmp_path / "table.md").read_text()
-    assert "map called 3, %" in capsys.readouterr().out
+    assert "map classified as 3, %" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("models/*.safetensors")} == models
 
 
@@ -530,8 +567,10 @@ def test_an_interrupted_demo_continues_where_it_was(tmp_path):
     command = [sys.executable, "-c", SHORT_DEMO, str(out)]
     status, message = interrupted_demo(command, out, 3, signal.SIGINT)
     assert status == 130
-    assert message.count("\n") == 1
-    assert "Start the same command again to continue" in message
+    *progress, last = message.splitlines()
+    assert all(" left" in line for line in progress)
+    assert last.startswith("gradpivot: interrupted")
+    assert "Run the same command to continue" in message
     first = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/*.json")}
     status, _ = interrupted_demo(command, out, len(first) + 1, signal.SIGKILL)
     assert status == -signal.SIGKILL

@@ -62,7 +62,7 @@ def test_damaged_files_are_named(lab, sweep, capsys):
     assert main(["store", "check", str(lab.store_folder)]) == 1
     assert f"1 of {lab.CELLS + 1} files are damaged: {record.name}" in error_of(capsys)
     assert sweep() == 0
-    assert f"Damaged and done again: {record.name}" in capsys.readouterr().out
+    assert f"Damaged and repeated: {record.name}" in capsys.readouterr().out
     assert main(["store", "check", str(lab.store_folder)]) == 0
     assert f"All {lab.CELLS + 1} files are sound" in capsys.readouterr().out
 
@@ -137,7 +137,7 @@ def test_recipes_are_checked_and_shown(lab, capsys):
     assert main(["recipes"]) == 0
     lab.path.write_text("schema: gradpivot.recipe/1\n")
     assert main(["recipes", str(lab.path)]) == 1
-    assert "it has no 'problem'" in error_of(capsys)
+    assert "'problem' is missing" in error_of(capsys)
 
 
 def test_sigterm_is_ctrl_c_inside_and_itself_again_outside():

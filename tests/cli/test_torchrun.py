@@ -121,7 +121,7 @@ def test_killed_and_continued_is_one_process(place):
     assert killed.returncode != 0
     told = ours(stderr)
     assert len(told) <= 1  # torchrun may end the survivor before it has noticed
-    assert all("lost the others" in line for line in told)
+    assert all("lost contact with the others" in line for line in told)
     assert (out / "checkpoint.pt").exists()
     assert not (out / "metrics.json").exists()
 

@@ -137,14 +137,14 @@ def test_settings_that_exclude_each_other_exit_with_two(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["train", "--nesterov", "--momentum", "0"])
     assert stop.value.code == 2
-    assert "nesterov is a form of SGD's momentum" in error_of(capsys)
+    assert "nesterov needs SGD with momentum" in error_of(capsys)
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (["train", "--lr", "-1"], "lr is -1.0; it must be a number > 0"),
-        (["train", "--epochs", "0"], "epochs is 0; it must be a whole number ≥ 1"),
+        (["train", "--epochs", "0"], "epochs is 0; it must be an integer ≥ 1"),
         (["unlearn", "cup", "--classes", "3", "--lr", "-1"], "lr is -1.0; it must be a number > 0"),
     ],
 )
@@ -167,12 +167,12 @@ def test_what_is_no_number_is_told_by_the_parser(tmp_path, capsys):
 def test_a_checkpoint_every_less_than_nothing_is_refused(tmp_path, capsys):
     words = ["train", *QUICK, "--checkpoint-every", "-1", "--out", str(tmp_path / "out")]
     assert main(words) == 1
-    assert "a checkpoint every -1 s makes no sense; give seconds ≥ 0" in error_of(capsys)
+    assert "the checkpoint interval is -1 s; it must be ≥ 0" in error_of(capsys)
 
 
 def test_help_imports_no_torch():
     code = (
-        "import sys\nfrom gradpivot.cli import main\ntry: main(['train', '--help'])\nexcept SystemExit: pass\n"
+        "import sys\nfrom gradpivot.cli import main\ntry: main(['train', '--help-all'])\nexcept SystemExit: pass\n"
         "sys.exit('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -186,7 +186,7 @@ def test_help_imports_no_torch():
         (["--device", "mps"], "has no float64"),
         (["--problem", "digit"], "did you mean 'digits'"),
         (["--evaluate-every", "-1"], "evaluate_every is -1"),
-        (["--normalise", "none"], "--normalise goes with --model"),
+        (["--normalise", "none"], "--normalise needs --model"),
     ],
 )
 def test_what_people_get_wrong_is_one_line(words, told, tmp_path, capsys):
@@ -279,7 +279,7 @@ def test_a_stop_is_one_line_that_says_how_to_go_on(slow, how):
     assert status == 130
     *epochs, last = message.splitlines()
     assert all(line.startswith("epoch") for line in epochs)
-    assert "Start the same command again to continue" in last
+    assert "Run the same command to continue" in last
 
 
 @pytest.mark.slow

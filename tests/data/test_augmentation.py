@@ -81,8 +81,8 @@ def test_a_part_of_the_data_has_augmentations_of_its_own_length():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([(torch.zeros(3, 8, 8), 0)], "let the dataset draw its own"),
-        (TensorDataset(torch.zeros(4, 5), torch.zeros(4)), r"a sample has the shape \(5,\)"),
+        ([(torch.zeros(3, 8, 8), 0)], "augment in the dataset"),
+        (TensorDataset(torch.zeros(4, 5), torch.zeros(4)), r"samples have shape \(5,\)"),
     ],
 )
 def test_what_cannot_be_cropped_is_refused(data, message):

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from gradpivot.data import digest as module
-from gradpivot.data.digest import dataset_digest, remember_digest
+from gradpivot.data.digest import cache_digest, dataset_digest
 from gradpivot.data.split import ForgetSplit
 
 
@@ -25,18 +25,18 @@ def dataset() -> TensorDataset:
     return TensorDataset(torch.arange(24, dtype=torch.uint8).reshape(8, 3), torch.arange(8) % 2)
 
 
-def test_a_remembered_digest_is_the_same_and_made_once(passes):
+def test_a_cached_digest_is_the_same_and_computed_once(passes):
     data = dataset()
     expected = dataset_digest(data)
-    remember_digest(data)
+    cache_digest(data)
     assert [dataset_digest(data) for _ in range(3)] == [expected] * 3
     assert len(passes) == 4  # two tensors before it was remembered, two once after
 
 
-def test_splits_of_remembered_data_share_it(passes):
+def test_splits_of_one_dataset_share_the_cached_digest(passes):
     train, test = dataset(), dataset()
     for data in (train, test):
-        remember_digest(data)
+        cache_digest(data)
     hashes = {ForgetSplit.by_class(train, test, c).hash for c in (0, 1)}
     assert len(hashes) == 2
     assert len(passes) == 4
@@ -46,7 +46,7 @@ def test_splits_of_remembered_data_share_it(passes):
 
 def test_what_torch_writes_is_noticed():
     data = dataset()
-    remember_digest(data)
+    cache_digest(data)
     before = dataset_digest(data)
     data.tensors[0][0, 0] = 99
     changed = dataset_digest(data)
@@ -67,7 +67,7 @@ def test_other_data_are_gone_through_each_time(passes):
 
 def test_remembering_keeps_nothing_alive():
     data = dataset()
-    remember_digest(data)
+    cache_digest(data)
     dataset_digest(data)
     gone = weakref.ref(data)
     del data

@@ -7,7 +7,7 @@ import torch
 
 from gradpivot import CUP, DCGD, WS, ForgetSplit, PCGrad, trace, unlearn
 from gradpivot.dial.dial import Dial
-from gradpivot.dial.ramp import asked_degree
+from gradpivot.dial.ramp import target_degree
 from gradpivot.dial.settings import DialSettings
 from gradpivot.loop.loop import Loop
 from gradpivot.tasks.classification import Classification
@@ -26,7 +26,7 @@ def test_any_steerable_method_ends_at_the_degree_that_gamma_asks_for(method, gam
     for classes in (0, 1, 2):
         result = unlearn(trained(), split(classes), method(gamma=gamma, epochs=8))
         asked = result.history["asked"][-1]
-        assert asked == pytest.approx(asked_degree(gamma), abs=0.05)
+        assert asked == pytest.approx(target_degree(gamma), abs=0.05)
         # 40 samples: a sample is 2.5 points.
         assert result.scores.ua == pytest.approx(asked, abs=0.06)
         assert result.scores.ra > 0.9
@@ -99,7 +99,7 @@ def test_the_settings_are_the_constants_of_every_part():
             dial = Dial(self, model, task, split, loop, strict)
             for batch in loop.paired_batches(model, task, split, self):
                 dial.step(batch)
-            dial.land()
+            dial.finish()
 
     outcome = Loop().run(Strict(gamma=1.0, lr=1.0, epochs=6), trained(), Classification(), split())
     rows = zip(outcome.history["retain_change"], outcome.history["taken_back"], strict=True)

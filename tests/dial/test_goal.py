@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, GA, ForgetSplit, trace, unlearn
 from gradpivot.dial.goal import Misclassified, Unseen
-from gradpivot.dial.ramp import asked_degree
+from gradpivot.dial.ramp import target_degree
 from gradpivot.dial.settings import DialSettings
 from gradpivot.errors import GradPivotError
 from gradpivot.loop.loop import Loop
@@ -49,7 +49,7 @@ def test_records_end_in_as_much_doubt_as_gamma_asks_for(gamma, lr):
     start = doubt(model, split.train, split.forget_indices)
     result = unlearn(model, split, CUP(gamma=gamma, lr=lr, epochs=20, budget=1.0))
     most = doubt(model, TensorDataset(*split.with_validation().validation[:]))
-    asked = start + (most - start) * asked_degree(gamma)
+    asked = start + (most - start) * target_degree(gamma)
     reached = doubt(result.model, split.train, split.forget_indices)
     assert reached == pytest.approx(asked, abs=0.02 * (most - start))
     assert result.history["reached"][-1] == pytest.approx(reached, abs=1e-6)
@@ -135,28 +135,28 @@ def test_a_class_that_was_never_seen_is_not_named_at_all():
     split = ForgetSplit.by_class(noisy(240, 0), noisy(400, 1), 0).with_validation()
     with pytest.raises(GradPivotError, match="goal='misclassified'"):
         unlearn(memorised(), split, CUP(goal="unseen"))
-    assert not CUP().looks_at_unseen("class", Classification())
-    assert CUP().looks_at_unseen("index", Classification())
-    assert not CUP(goal="misclassified").looks_at_unseen("random", Classification())
-    assert not CUP(dial="angle").looks_at_unseen("random", Classification())
+    assert not CUP().uses_validation("class", Classification())
+    assert CUP().uses_validation("index", Classification())
+    assert not CUP(goal="misclassified").uses_validation("random", Classification())
+    assert not CUP(dial="angle").uses_validation("random", Classification())
 
 
 @pytest.mark.numeric
 def test_records_can_be_misclassified_if_that_is_asked_for():
     result = unlearn(memorised(), records(), CUP(gamma=0.2, goal="misclassified", lr=0.1, epochs=20, budget=1.0))
     assert result.provenance["split"]["validation"] == "none"
-    assert result.scores.ua == pytest.approx(asked_degree(0.2), abs=0.08)
+    assert result.scores.ua == pytest.approx(target_degree(0.2), abs=0.08)
 
 
 @pytest.mark.numeric
 def test_a_task_without_doubts_keeps_its_own_degree():
     class Own(Classification):
-        knows_doubt = False
+        measures_uncertainty = False
 
-    with pytest.raises(GradPivotError, match="'doubting'"):
+    with pytest.raises(GradPivotError, match="'uncertainty'"):
         unlearn(memorised(), records(), CUP(goal="unseen"), task=Own())
     result = unlearn(memorised(), records(), CUP(gamma=0.9, epochs=1), task=Own())
-    assert result.asked_ua == pytest.approx(asked_degree(0.9), abs=0.02)
+    assert result.asked_ua == pytest.approx(target_degree(0.9), abs=0.02)
     assert "asked for UA" in result.missed
     assert result.scores.n_test == 400
 
@@ -207,7 +207,7 @@ def test_doubt_that_augmentation_adds_is_none_of_the_way():
 def test_doubt_is_what_a_model_does_not_say():
     task, batch = Classification(), [part[:7] for part in noisy(240, 0).tensors]
     model = memorised()
-    found = task.doubting(model, batch, NPO)
+    found = task.uncertainty(model, batch, NPO)
     assert found.degree.tolist() == (1 - task.predict(model, batch).confidence).tolist()
     assert found.loss.item() == task.forget_loss(model, batch, NPO).item()
 
@@ -215,7 +215,7 @@ def test_doubt_is_what_a_model_does_not_say():
         def forget_loss(self, model, batch, objective):
             return 2 * super().forget_loss(model, batch, objective)
 
-    own = Own().doubting(model, batch, NPO)
+    own = Own().uncertainty(model, batch, NPO)
     assert own.loss.item() == 2 * found.loss.item()
     assert own.degree.tolist() == found.degree.tolist()
     assert not own.degree.requires_grad
@@ -287,7 +287,7 @@ def test_a_trace_compares_with_a_reference_on_the_same_data():
     assert traced.reference.n_test == traced.points[0].scores.n_test == 200
     with pytest.raises(GradPivotError, match="with_validation"):
         trace(memorised(), records(), method, gammas=[0.5], reference=reference.scores)
-    with pytest.raises(GradPivotError, match="say what to forget"):
+    with pytest.raises(GradPivotError, match="name what to forget"):
         trace(memorised(), (1, 2), method)
 
 

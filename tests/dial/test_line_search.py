@@ -32,7 +32,10 @@ class Shifted(nn.Module):
 
 
 def landing(
-    model: nn.Module, settle: Callable[[], None] | None = None, task: Classification | None = None, samples: int = 100
+    model: nn.Module,
+    recalibrate: Callable[[], None] | None = None,
+    task: Classification | None = None,
+    samples: int = 100,
 ) -> LineSearch:
     """100 forget samples x = 0 … 1 of class 0, 50 retain samples of class 0 that only ``keep`` can hurt."""
     step = 0.5 / samples
@@ -41,7 +44,9 @@ def landing(
     labels = torch.zeros(samples + 50, dtype=torch.long)
     data = torch.utils.data.TensorDataset(torch.cat([forget, retain]), labels)
     split = ForgetSplit.by_index(data, data, range(samples))
-    return LineSearch(model, Misclassified(task or Classification(), objective("unlikelihood")), split, Loop(), settle)
+    return LineSearch(
+        model, Misclassified(task or Classification(), objective("unlikelihood")), split, Loop(), recalibrate
+    )
 
 
 @pytest.mark.parametrize("asked", [0.1, 0.25, 0.5, 0.9])
@@ -52,7 +57,7 @@ def test_a_run_that_went_too_far_comes_back(asked):
     with torch.no_grad():
         model.bias.fill_(0.0)
     assert to.degree() == 1
-    share = to.land(asked)
+    share = to.move_to(asked)
     assert to.degree() == pytest.approx(asked, abs=0.011)
     assert share == pytest.approx(asked, abs=0.02)
 
@@ -62,7 +67,7 @@ def test_a_run_that_fell_short_goes_on_along_its_line():
     to = landing(model)
     with torch.no_grad():
         model.bias.fill_(-0.6)
-    share = to.land(0.5)
+    share = to.move_to(0.5)
     assert 1 < share <= 1.5
     assert to.degree() == pytest.approx(0.5, abs=0.011)
 
@@ -73,7 +78,7 @@ def test_but_not_where_that_hurts_what_is_kept():
     with torch.no_grad():
         model.bias.fill_(-0.6)
         model.keep.fill_(0.25)
-    assert to.land(0.5) == 1
+    assert to.move_to(0.5) == 1
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.4, 1.0, math.nan])
@@ -85,7 +90,7 @@ def test_what_a_run_may_cost_comes_before_what_was_asked_for(keep, asked):
     with torch.no_grad():
         model.bias.fill_(-0.6)
         model.keep.fill_(keep)
-    share = to.land(asked)
+    share = to.move_to(asked)
     assert to.retain_loss() - before <= MAY_COST
     assert (0 < share < 1) == math.isfinite(keep)
     if keep < 1:
@@ -101,7 +106,7 @@ def test_no_more_than_a_share_of_it_where_only_that_was_given(share):
     with torch.no_grad():
         model.bias.fill_(-0.3)
         model.keep.fill_(0.4)
-    to.land(0.7, budget=share)
+    to.move_to(0.7, budget=share)
     assert 0.7 * share * MAY_COST < to.retain_loss() - before <= share * MAY_COST
 
 
@@ -116,7 +121,7 @@ def test_a_task_may_say_what_a_run_may_cost():
         model.bias.fill_(-0.3)
         model.keep.fill_(0.35)
     assert MAY_COST < to.retain_loss() - before < 1
-    assert to.land(0.7) == 1
+    assert to.move_to(0.7) == 1
 
 
 def test_all_of_it_is_more_than_all_but_one():
@@ -126,7 +131,7 @@ def test_all_of_it_is_more_than_all_but_one():
     with torch.no_grad():
         model.bias.fill_(-0.01)
     assert to.degree() == pytest.approx(0.99)
-    assert 1 < to.land(1.0) <= 1.5
+    assert 1 < to.move_to(1.0) <= 1.5
     assert to.degree() == 1
 
 
@@ -143,7 +148,7 @@ def test_all_of_a_thousand_is_all_of_them():
         to = landing(model, task=task, samples=1000)
         with torch.no_grad():
             model.bias.fill_(-0.003)
-        to.land(1.0)
+        to.move_to(1.0)
         assert to.degree() == pytest.approx(degree)
 
 
@@ -155,7 +160,7 @@ def test_a_line_that_leads_away_is_not_followed():
     to = landing(model)
     with torch.no_grad():
         model.bias.fill_(-0.9)
-    assert to.land(0.2) == 1
+    assert to.move_to(0.2) == 1
     assert to.degree() == pytest.approx(0.1, abs=0.011)
 
 
@@ -172,7 +177,7 @@ def test_nor_beyond_where_it_turns():
     to = landing(model)
     with torch.no_grad():
         model.bias.fill_(-0.52)
-    share = to.land(0.6)
+    share = to.move_to(0.6)
     assert share == 1
     assert to.degree() == pytest.approx(0.48, abs=0.011)
 
@@ -182,7 +187,7 @@ def test_what_is_near_enough_stays_bit_for_bit():
     to = landing(model)
     with torch.no_grad():
         model.bias.fill_(-0.503)
-    assert to.land(0.5) == 1
+    assert to.move_to(0.5) == 1
     assert model.bias.item() == torch.tensor(-0.503).item()
 
 
@@ -191,16 +196,16 @@ def test_statistics_taken_anew_are_part_of_what_is_landed_on(asked):
     model = Shifted()
     biases = []
 
-    def settle() -> None:
+    def recalibrate() -> None:
         """As new statistics may: a fifth comes back at every place of the line, once."""
         with torch.no_grad():
             biases.append(model.bias.item())
             model.bias -= 0.2
 
-    to = landing(model, settle)
+    to = landing(model, recalibrate)
     with torch.no_grad():
         model.bias.fill_(0.2)
-    to.land(asked)
+    to.move_to(asked)
     assert to.degree() == pytest.approx(asked, abs=0.011)
     assert biases[-1] == pytest.approx(asked - 0.8, abs=0.02)
 
@@ -208,14 +213,14 @@ def test_statistics_taken_anew_are_part_of_what_is_landed_on(asked):
 def test_statistics_that_forget_enough_by_themselves_end_the_line_at_its_beginning():
     model = Shifted()
 
-    def settle() -> None:
+    def recalibrate() -> None:
         with torch.no_grad():
             model.bias += 0.4
 
-    to = landing(model, settle)
+    to = landing(model, recalibrate)
     with torch.no_grad():
         model.bias.fill_(0.0)
-    assert to.land(0.3) == 0
+    assert to.move_to(0.3) == 0
     assert to.degree() == pytest.approx(0.4, abs=0.011)
 
 
@@ -227,7 +232,7 @@ def test_nothing_is_paid_where_nothing_is_forgotten(keep):
         model.bias.fill_(-0.999)
         model.keep.fill_(keep)
     assert to.degree() == 0
-    assert to.land(0.9) == 0
+    assert to.move_to(0.9) == 0
     assert model.keep == 0
 
 
@@ -236,13 +241,13 @@ def test_no_place_before_the_beginning_of_the_line():
     model = Shifted()
     settled = 0.2705  # L_r rises by 0.97² of what it may.
 
-    def settle() -> None:
+    def recalibrate() -> None:
         with torch.no_grad():
             model.bias += 0.1
             model.keep += settled
 
-    to = landing(model, settle)
+    to = landing(model, recalibrate)
     with torch.no_grad():
         model.bias.fill_(-0.5)
         model.keep.fill_(0.4)
-    assert to.land(0.5) == 0
+    assert to.move_to(0.5) == 0

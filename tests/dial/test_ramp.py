@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from gradpivot.dial.ramp import Ramp, asked_degree, gamma_for
+from gradpivot.dial.ramp import Ramp, gamma_for, target_degree
 from gradpivot.dial.settings import DialSettings
 
 shares = st.floats(0, 1)
@@ -15,11 +15,11 @@ USE = DialSettings()
 
 @given(shares)
 def test_gamma_and_degree_are_inverse(gamma):
-    assert gamma_for(asked_degree(gamma)) == pytest.approx(gamma, abs=1e-7)
+    assert gamma_for(target_degree(gamma)) == pytest.approx(gamma, abs=1e-7)
 
 
 def test_the_scale_is_even_and_ends_where_it_should():
-    degrees = [asked_degree(g / 10) for g in range(11)]
+    degrees = [target_degree(g / 10) for g in range(11)]
     assert (degrees[0], degrees[-1]) == (0, 1)
     assert all(0 < b - a < 0.16 for a, b in pairwise(degrees))
     assert degrees[9] > 0.98
@@ -58,7 +58,7 @@ def test_it_repairs_before_it_forgets_more():
     ramp.intensity(0.0, 0.0, 128, 0.01)
     for _ in range(20):
         intensity = ramp.intensity(USE.ramp, 0.0, 128, 0.02 + USE.repair_above)
-    assert ramp.is_hurt
+    assert ramp.needs_repair
     assert intensity == USE.repair_intensity
 
 
@@ -66,7 +66,7 @@ def test_one_easy_batch_makes_the_others_no_damage():
     ramp = Ramp(0.0, 1.0, 0.75)
     for loss in (0.1, *[0.75] * 20):
         ramp.intensity(USE.ramp, 0.0, 8, loss)
-        assert not ramp.is_hurt
+        assert not ramp.needs_repair
 
 
 def test_a_ramp_continues_from_its_state():

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
-from gradpivot.dial.segment import Segment, share_with
+from gradpivot.dial.segment import Segment, false_position
 from gradpivot.errors import GradPivotError
 
 
@@ -22,8 +22,8 @@ def network(seed: int, width: int = 3) -> nn.Module:
 def test_points_of_the_line(share):
     start, end, model = network(0), network(1), network(2)
     line = Segment(start)
-    line.ends_at(end)
-    line.put(model, share)
+    line.set_end(end)
+    line.interpolate(model, share)
     for name, value in model.state_dict().items():
         if value.is_floating_point():
             a, b = start.state_dict()[name], end.state_dict()[name]
@@ -33,35 +33,37 @@ def test_points_of_the_line(share):
 def test_its_ends_are_exact():
     start, end, model = network(0), network(1), network(2)
     line = Segment(start)
-    line.ends_at(end)
+    line.set_end(end)
     for share, expected in ((0, start), (1, end)):
-        line.put(model, share)
+        line.interpolate(model, share)
         assert all(torch.equal(a, b) for a, b in zip(model.parameters(), expected.parameters(), strict=True))
 
 
 def test_its_ends_are_copies():
     start, end, model = network(0), network(1), network(2)
     line = Segment(start)
-    line.ends_at(end)
+    line.set_end(end)
     kept = [p.detach().clone() for p in start.parameters()]
     with torch.no_grad():
         for p in [*start.parameters(), *end.parameters()]:
             p.zero_()
-    line.put(model, 0)
+    line.interpolate(model, 0)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), kept, strict=True))
 
 
 def test_it_needs_an_end_of_its_own_shape():
     line = Segment(network(0))
     with pytest.raises(GradPivotError, match="no end"):
-        line.put(network(0), 0.5)
-    with pytest.raises(GradPivotError, match="other shapes"):
-        line.ends_at(network(0, width=4))
+        line.interpolate(network(0), 0.5)
+    with pytest.raises(GradPivotError, match="different shapes"):
+        line.set_end(network(0, width=4))
 
 
 @given(wanted=st.floats(0.01, 0.99), steep=st.floats(0.3, 8))
 def test_false_position_finds_the_share(wanted, steep):
-    share, found = share_with(lambda s: s**steep, wanted, between=((0.0, 0.0), (1.0, 1.0)), tolerance=0.005, looks=20)
+    share, found = false_position(
+        lambda s: s**steep, wanted, between=((0.0, 0.0), (1.0, 1.0)), tolerance=0.005, max_evaluations=20
+    )
     assert found == pytest.approx(wanted, abs=0.005)
     assert share**steep == found
 
@@ -77,12 +79,15 @@ def test_a_bend_takes_no_more_than_a_few_looks(wanted, centre, steep):
 
     ends = bent(0.0), bent(1.0)
     goal = ends[0] + (ends[1] - ends[0]) * wanted
-    share_with(bent, goal, between=((0.0, ends[0]), (1.0, ends[1])), tolerance=0.01, looks=40)
+    false_position(bent, goal, between=((0.0, ends[0]), (1.0, ends[1])), tolerance=0.01, max_evaluations=40)
     assert len(seen) - 2 <= 12
 
 
 def test_a_straight_line_takes_one_look():
-    assert share_with(lambda s: 3 + 2 * s, 3.5, between=((0, 3), (1, 5)), tolerance=1e-9, looks=1) == (0.25, 3.5)
+    assert false_position(lambda s: 3 + 2 * s, 3.5, between=((0, 3), (1, 5)), tolerance=1e-9, max_evaluations=1) == (
+        0.25,
+        3.5,
+    )
 
 
 def test_it_gives_the_nearest_it_has_seen():
@@ -92,6 +97,6 @@ def test_it_gives_the_nearest_it_has_seen():
         seen.append(share)
         return 0.0 if share < 0.6 else 1.0
 
-    share, found = share_with(stairs, 0.3, between=((0.0, 0.0), (1.0, 1.0)), tolerance=0.01, looks=5)
+    share, found = false_position(stairs, 0.3, between=((0.0, 0.0), (1.0, 1.0)), tolerance=0.01, max_evaluations=5)
     assert len(seen) == 5
     assert (share < 0.6, found) == (True, 0.0)

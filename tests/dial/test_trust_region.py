@@ -71,8 +71,8 @@ def test_also_after_a_thousand_bad_or_good_ones(after, grow):
 
 
 def test_steps_of_a_long_run_may_change_less_each():
-    assert TrustRegion.of_run(1, 1.0).share == TrustRegion.of_run(USE.reference_steps, 1.0).share == 1
-    short, long = (TrustRegion.of_run(steps, 1.0) for steps in (USE.reference_steps, 10 * USE.reference_steps))
+    assert TrustRegion.for_run(1, 1.0).share == TrustRegion.for_run(USE.reference_steps, 1.0).share == 1
+    short, long = (TrustRegion.for_run(steps, 1.0) for steps in (USE.reference_steps, 10 * USE.reference_steps))
     for region in (short, long):
         region.accept(Change(1.0, 0.9, -0.1), flat(), grow=True)
     assert short.rate >= 1

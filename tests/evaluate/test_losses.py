@@ -37,7 +37,7 @@ def test_the_same_model_has_the_same_losses_each_time(model, split):
     few = LossScorer(task=TASK, retain_scored=5)
     assert few.sizes(split) == {"forget": 5, "retain": 5}
     assert few.passes(split) == 10
-    with pytest.raises(GradPivotError, match="give at least 1"):
+    with pytest.raises(GradPivotError, match="it must be at least 1"):
         LossScorer(task=TASK, retain_scored=0).check(split)
 
 
@@ -46,7 +46,7 @@ def test_what_there_is_not_is_told(model, split):
     assert "on the forget set" in str(found)
     assert found.vector() == ()
     for ask in (lambda: found.ua, lambda: found.ra, lambda: found.vector(("ua",)), lambda: found.interval("ua")):
-        with pytest.raises(GradPivotError, match="is not known: a generator predicts no label"):
+        with pytest.raises(GradPivotError, match="is not available: a generator predicts no labels"):
             ask()
 
 

@@ -89,7 +89,7 @@ def test_the_scores_are_those_of_the_evaluation():
     assert scorer.scores(trained(), split()) == evaluate(trained(), split(), Classification(), retain_scored=30)
     assert scorer.sizes(split()) == {"forget": 40, "retain": 30, "test": 80}
     assert scorer.examine(trained(), split()).pictures is None
-    assert scorer.of_one_model().scores(trained(), split()) == scorer.scores(trained(), split())
+    assert scorer.for_one_model().scores(trained(), split()) == scorer.scores(trained(), split())
     assert scorer.of_diverged(split()).vector() == (0, 0, 0, 0)
 
 

@@ -79,7 +79,7 @@ def test_reference_and_original_of_the_small_problem_are_trained_alike():
         ("import sys; sys.exit(2)", "SystemExit: 2"),
         ("def problem(): return 1 / 0", "ZeroDivisionError"),
         ("def problem(): return 1", "returned a int, not a Problem"),
-        ("problm = 1", "has no 'problem'; did you mean 'problm'"),
+        ("problm = 1", "has no attribute 'problem'; did you mean 'problm'"),
     ],
 )
 def test_what_is_wrong_with_somebodys_problem_is_one_line(code, message, tmp_path, monkeypatch):

@@ -64,7 +64,7 @@ def test_ddp_works_if_the_losses_are_functions(found):
         ("late", "gathered for a forward pass"),
         ("nan", "NonFiniteError: a gradient is NaN"),
         ("plain masks", "distribute_tensor"),
-        ("existing", "a parameter has a gradient already"),
+        ("existing", "a parameter already has a gradient"),
         ("partial", "not reduced yet"),
     ],
 )

@@ -28,7 +28,7 @@ def test_their_weightings_serve_ours():
 
 
 def test_two_losses_only():
-    with pytest.raises(GradPivotError, match="two losses"):
+    with pytest.raises(GradPivotError, match="forget and retain losses"):
         as_torchjd(WeightedSum())(torch.eye(3))
 
 

@@ -47,7 +47,7 @@ def test_zero_is_after_every_step_however_slow(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan")])
 def test_a_time_that_is_none_is_refused(tmp_path, seconds):
-    with pytest.raises(GradPivotError, match=r"every (-1|nan) s makes no sense; give seconds ≥ 0"):
+    with pytest.raises(GradPivotError, match=r"interval is (-1|nan) s; it must be ≥ 0"):
         Checkpoint(tmp_path / "c.pt", "key", seconds)
 
 
@@ -55,11 +55,11 @@ def test_what_is_no_state_of_a_run_is_not_called_damaged(tmp_path):
     """Deleting it would be a loss: it may be the trained model."""
     mine = tmp_path / "my_model.pt"
     torch.save({"weight": torch.zeros(3)}, mine)
-    with pytest.raises(GradPivotError, match="is not the state of a run; name another file") as refused:
+    with pytest.raises(GradPivotError, match="is not the checkpoint of a run; give another file") as refused:
         Checkpoint(mine, "key", 1).load()
     assert "delete" not in str(refused.value)
-    with pytest.raises(GradPivotError, match="is a folder; name a file in it"):
+    with pytest.raises(GradPivotError, match="is a directory; give a file name"):
         Checkpoint(tmp_path, "key", 1).load()
     mine.write_bytes(b"half a file")
-    with pytest.raises(GradPivotError, match=r"damaged .*, or not the state of a run"):
+    with pytest.raises(GradPivotError, match=r"damaged or of another kind"):
         Checkpoint(mine, "key", 1).load()

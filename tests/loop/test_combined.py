@@ -27,7 +27,7 @@ def test_what_was_overwritten_is_told_from_what_is_left(seed, length, weights, x
     torch.testing.assert_close(g, weights[0] * f + weights[1] * r)
     # Relative to what was subtracted: the overwritten one has the larger share, so that this is no more than its own.
     size = float(change.norm() * (f.norm() + r.norm()))
-    assert combined.along_both(float(change @ kept), float(change @ g)) == pytest.approx(
+    assert combined.first_order_change(float(change @ kept), float(change @ g)) == pytest.approx(
         (float(change @ f), float(change @ r)), rel=1e-9, abs=1e-12 * size
     )
     of_kept, of_combined = combined.shares(x, y)

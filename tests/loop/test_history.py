@@ -5,7 +5,7 @@ import math
 from gradpivot.geometry.gramian import Gram
 from gradpivot.geometry.weighting import Weights
 from gradpivot.loop.gradients import Gradients
-from gradpivot.loop.history import History, finite, row_of
+from gradpivot.loop.history import History, finite, make_row
 
 
 def test_rows_become_columns():
@@ -26,7 +26,7 @@ def test_goes_on_after_what_an_interrupted_run_has_recorded():
 
 
 def test_a_row_of_one_loss_has_no_angle_and_is_not_stationary():
-    row = row_of(3, Gradients([], [], Gram(0, 4, 0), None, 0.5), Weights(0.0, 1.0), 2.0)
+    row = make_row(3, Gradients([], [], Gram(0, 4, 0), None, 0.5), Weights(0.0, 1.0), 2.0)
     assert (row["step"], row["cosine"], row["phi"]) == (3, None, None)
     assert (row["forget_loss"], row["retain_loss"], row["retain_norm"]) == (None, 0.5, 2.0)
     assert row["pareto_stationary"] is False

@@ -15,7 +15,7 @@ from gradpivot.data.order import cut, shuffled
 from gradpivot.errors import GradPivotError
 from gradpivot.loop.checkpoint import Checkpoint
 from gradpivot.loop.loop import Loop
-from gradpivot.loop.normalisation import apply_policy, recalibrate, recalibrate_over, statistics_kept
+from gradpivot.loop.normalisation import apply_policy, preserved_statistics, recalibrate, recalibrate_over
 from gradpivot.loop.optimizers import rate_factor
 from gradpivot.runtime.parallel import Replicas
 from gradpivot.testing.problems import blobs, trained
@@ -66,7 +66,7 @@ def test_statistics_taken_anew_do_not_depend_on_what_was_drawn_before():
 def test_kept_statistics_do_not_follow_a_pass_in_train_mode():
     model = nn.Sequential(nn.BatchNorm1d(3, momentum=0.3), nn.Linear(3, 2)).train()
     before = copy.deepcopy(model.state_dict())
-    with statistics_kept(model):
+    with preserved_statistics(model):
         loss = model(torch.randn(8, 3) + 5).square().sum()
     loss.backward()
     for name, value in model.state_dict().items():

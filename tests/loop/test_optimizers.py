@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpivot.loop import optimizers
-from gradpivot.loop.motion import Descending
+from gradpivot.loop.motion import RevertibleOptimizer
 from gradpivot.loop.optimizers import make_optimizer
 from gradpivot.methods.cup import CUP
 
@@ -71,17 +71,17 @@ def test_a_state_from_unfused_steps_is_continued(name, monkeypatch):
     whole, half, rest = nn.Linear(3, 2), nn.Linear(3, 2), nn.Linear(3, 2)
     half.load_state_dict(whole.state_dict())
 
-    def steps(descent: Descending, numbers: range) -> None:
+    def steps(descent: RevertibleOptimizer, numbers: range) -> None:
         for number in numbers:
             gradients = [torch.full_like(p, 0.1 + number) for p in descent.parameters]
             descent.step(number, gradients, [None, None], None)
 
-    steps(Descending(whole, recipe(name), 4), range(4))
+    steps(RevertibleOptimizer(whole, recipe(name), 4), range(4))
     with monkeypatch.context() as patched:
         patched.setattr(optimizers, "_fusible", lambda parameters: False)
-        first = Descending(half, recipe(name), 4)
+        first = RevertibleOptimizer(half, recipe(name), 4)
         steps(first, range(2))
-    second = Descending(rest, recipe(name), 4)
+    second = RevertibleOptimizer(rest, recipe(name), 4)
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     steps(second, range(2, 4))
     torch.testing.assert_close(rest.weight, whole.weight, rtol=1e-6, atol=1e-6)

@@ -97,7 +97,7 @@ def test_a_pass_that_is_done_again_is_the_same_pass(monkeypatch):
     """Random labels, dropout, BatchNorm's averages and its count: as if the scale had been right at once."""
     method = CUP(objective="random_label", dial="angle", batchnorm="train", epochs=1, lr=0.01)
     again = unlearn(trained(), split(), method, task=Overflows(), precision="float16")
-    monkeypatch.setattr(precision, "_FIRST_SCALE", 2.0**14)
+    monkeypatch.setattr(precision, "_INITIAL_SCALE", 2.0**14)
     once = unlearn(trained(), split(), method, precision="float16")
     for name, weight in once.model.state_dict().items():
         if "num_batches" in name:

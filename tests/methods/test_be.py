@@ -91,7 +91,7 @@ def test_the_head_can_be_named():
     by_name, found = (unlearn(trained(), split(), BE(head=h, epochs=1)).model for h in ("layers.4", None))
     for a, b in zip(by_name.parameters(), found.parameters(), strict=True):
         assert torch.equal(a, b)
-    with pytest.raises(GradPivotError, match="head is 'fc', and the model's linear layers are"):
+    with pytest.raises(GradPivotError, match="head is 'fc', but the model's linear layers are"):
         unlearn(trained(), split(), BE(head="fc"))
 
 

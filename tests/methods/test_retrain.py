@@ -50,7 +50,7 @@ def test_refuses_weights_it_cannot_reinitialise_by_name():
 
 
 def test_a_factory_of_another_model_is_refused():
-    with pytest.raises(GradPivotError, match="another kind of model"):
+    with pytest.raises(GradPivotError, match="a different model than"):
         unlearn(trained(), split(), Retrain(epochs=1), factory=WithOwnWeight)
 
 
@@ -66,7 +66,7 @@ def test_short_recipe():
 
 @pytest.mark.parametrize("wrong", [{"optimizer": "adam"}, {"momentum": 0.0}])
 def test_nesterov_is_of_sgd_with_momentum(wrong):
-    with pytest.raises(GradPivotError, match="nesterov is a form of SGD's momentum"):
+    with pytest.raises(GradPivotError, match="nesterov needs SGD with momentum"):
         Retrain(nesterov=True, **wrong)
 
 
@@ -121,7 +121,7 @@ class OwnLoss(Classification):
 
 
 def test_a_loss_of_ones_own_is_not_smoothed_away():
-    with pytest.raises(GradPivotError, match="OwnLoss has a retain_loss of its own; use label_smoothing=0"):
+    with pytest.raises(GradPivotError, match=r"OwnLoss.*use label_smoothing=0"):
         unlearn(trained(), split(), Retrain(epochs=1, label_smoothing=0.1), task=OwnLoss())
 
 

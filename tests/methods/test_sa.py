@@ -120,8 +120,8 @@ def test_the_label_learns_noise():
     assert losses[1] < 0.8 * losses[0]
 
 
-def test_what_it_is_not_for_is_told():
-    with pytest.raises(GradPivotError, match="SA is defined for diffusion"):
+def test_unsupported_tasks_and_splits_are_refused():
+    with pytest.raises(GradPivotError, match="SA only supports diffusion"):
         Loop().run(METHOD, trained(), Classification(), ForgetSplit.by_class(blobs(), blobs(seed=1), 0))
     with pytest.raises(GradPivotError, match="the split is 'index'"):
         Loop().run(METHOD, tiny(), TASK, ForgetSplit.by_index(data(), data(1), [0]))

@@ -47,8 +47,8 @@ def test_a_negative_intensity_gives_back(method, f, r, cosine, intensity):
 
 
 def test_gamma_walks_the_frontier_under_the_dial_and_the_own_knob_without():
-    assert WS().walked == "forget_weight"
-    assert WS(gamma=0.3).walked == CUP().walked == "gamma"
+    assert WS().active_knob == "forget_weight"
+    assert WS(gamma=0.3).active_knob == CUP().active_knob == "gamma"
     assert WS(gamma=0.3).label == "WS(gamma=0.3)"
     assert make_method(WS(gamma=0.3).to_dict()) == WS(gamma=0.3)
 
@@ -57,8 +57,8 @@ def test_gamma_walks_the_frontier_under_the_dial_and_the_own_knob_without():
     ("settings", "said"),
     [
         ({"gamma": 1.2}, "1.2"),
-        ({"goal": "unseen"}, "give gamma too"),
-        ({"budget": 0.5}, "give gamma too"),
+        ({"goal": "unseen"}, "set gamma too"),
+        ({"budget": 0.5}, "set gamma too"),
         ({"gamma": 0.5, "budget": 2}, "budget is 2"),
     ],
 )
@@ -80,8 +80,8 @@ def test_a_subclass_without_a_name_is_another_run():
     assert Running().key(split, Half(), trained()) != Running().key(split, CUP(), trained())
 
 
-def test_jobs_under_the_dial_are_told_by_their_gamma():
-    from gradpivot.sweep.engines.job import _telling
+def test_jobs_under_the_dial_are_labelled_by_gamma():
+    from gradpivot.sweep.engines.job import _searched_settings
 
-    assert _telling(WS(gamma=0.3).to_dict()) == {"lr": 0.001, "gamma": 0.3}
-    assert _telling(WS().to_dict()) == {"lr": 0.001, "forget_weight": 1.0}
+    assert _searched_settings(WS(gamma=0.3).to_dict()) == {"lr": 0.001, "gamma": 0.3}
+    assert _searched_settings(WS().to_dict()) == {"lr": 0.001, "forget_weight": 1.0}

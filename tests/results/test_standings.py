@@ -280,7 +280,7 @@ runs_of_sets = st.dictionaries(
 def test_the_order_of_records_does_not_matter_and_sets_are_frontiers(
     record: Build, sets: dict[Any, Any], kind: str, shuffler: random.Random
 ) -> None:
-    """Whatever the order, and each set's numbers are those of the frontier that other parts compute."""
+    """Standings do not depend on the records' order, and agree with the frontier of each set."""
     records = []
     for (forget, seed), lines in sets.items():
         place = {"kind": kind, "forget": forget if kind == "class" else "10 %", "seed": seed}

@@ -28,7 +28,7 @@ def steps_made(split: ForgetSplit, method: Method | None = None, **options: obje
 @pytest.mark.parametrize("count", [0, -5])
 def test_what_could_not_be_scored_is_refused_before_the_first_step(count):
     told, done = steps_made(ForgetSplit.by_class(blobs(), blobs(seed=1), 0), retain_scored=count)
-    assert told == f"retain_scored is {count}; give at least 1, or None for all retain samples"
+    assert told == f"retain_scored is {count}; it must be at least 1, or None for all retain samples"
     assert not done
 
 
@@ -53,7 +53,7 @@ def test_and_a_task_that_only_looks_like_one():
         retain_loss = forget_loss = target_of = predict = None
 
     told, done = steps_made(ForgetSplit.by_class(blobs(), blobs(seed=1), 0), task=Alike())
-    assert "the task is a Alike; let it inherit from gradpivot.Classification" in told
+    assert "the task is a Alike; inherit from gradpivot.Classification" in told
     assert not done
 
 
@@ -82,7 +82,7 @@ def test_what_the_model_cannot_be_run_on_is_one_line():
     message, _ = steps_made(ForgetSplit.by_class(Pictures(), Pictures(), 0, data_id="pictures"))
     assert "a sample holds a PIL image" in message
     message, _ = steps_made(blobs())
-    assert message.startswith("the split is a TensorDataset; say what to forget")
+    assert message.startswith("the split is a TensorDataset; name what to forget")
 
 
 class PerToken(nn.Module):
@@ -136,7 +136,7 @@ class Own(Classification):
     def forgetting(self, model, batch, objective):
         return Forgetting(objective(*self.logits(model, batch)), self.found)
 
-    doubting = forgetting
+    uncertainty = forgetting
 
     def predict(self, model, batch):
         predictions = super().predict(model, batch)
@@ -148,7 +148,7 @@ class Own(Classification):
     [
         ("class", torch.ones(10), r"the degree that Own.forgetting gives has the shape \(10,\) for 2 samples"),
         ("random", torch.ones(2, 5), r"the doubt that Own.forgetting gives has the shape \(2, 5\) for 2"),
-        ("random", torch.tensor([0.5, 9.46]), r"is 9\.46 for a sample; give a probability, in \[0, 1\]"),
+        ("random", torch.tensor([0.5, 9.46]), r"is 9\.46; return a probability between 0 and 1"),
     ],
 )
 def test_degrees_that_are_not_of_samples_are_refused(kind, found, told):
@@ -164,7 +164,7 @@ def test_degrees_that_are_not_of_samples_are_refused(kind, found, told):
 
 def test_so_are_predictions():
     split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
-    for confidence, told in ((torch.ones(10), r"\(10,\) for 2 samples"), (torch.tensor([2.0, 0]), "is 2 for a")):
+    for confidence, told in ((torch.ones(10), r"\(10,\) for 2 samples"), (torch.tensor([2.0, 0]), "is 2; return a")):
         message, done = steps_made(split, task=Own(confidence=confidence))
         assert re.search(told, message)
         assert not done

@@ -264,5 +264,5 @@ def test_the_average_is_part_of_the_checkpoint(tmp_path, after):
 def test_average_and_iterations_are_checked():
     with pytest.raises(GradPivotError, match="ema is 1"):
         Retrain(ema=1)
-    with pytest.raises(GradPivotError, match="training goes by epochs"):
+    with pytest.raises(GradPivotError, match="training is measured in epochs"):
         Retrain(iterations=5)

@@ -4,7 +4,7 @@ from gradpivot.runtime.modes import evaluating
 from gradpivot.testing.problems import TinyNet
 
 
-def test_evaluating_brings_every_mode_back():
+def test_evaluating_restores_every_mode():
     model = TinyNet()
     model.layers[1].eval()
     with evaluating(model):

@@ -1,4 +1,4 @@
-"""Two gloo processes against one, on the same global batches. What they do is in tests/replicas.py."""
+"""Compare two gloo processes with one on the same global batches; tests/replicas.py holds what they run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gradpivot.runtime.parallel import Part, Replicas
 from gradpivot.runtime.randomness import draw_labels, drawing_for
 
 TOLERANCE = 1e-9
-"""On float64 weights after an epoch; what was promised is 1e-5."""
+"""On float64 weights after an epoch; the documented tolerance is 1e-5."""
 
 
 @pytest.fixture(scope="module")
 def found(two_processes):
-    """What each of two processes found."""
+    """The outcome of each of two processes."""
     return two_processes[0]
 
 
@@ -61,7 +61,7 @@ def test_the_smallest_batch_is_known_without_cutting(samples, size):
     assert smallest_batch(samples, size) == min(map(len, cut(np.arange(samples), size)))
 
 
-def test_a_process_without_samples_looks_at_the_first_with_no_share():
+def test_a_process_without_samples_gets_the_first_with_share_zero():
     indices = np.array([5])
     assert [Replicas(rank, 3).take(indices).tolist() for rank in range(3)] == [[5], [5], [5]]
     assert [Replicas(rank, 3).part(1).share for rank in range(3)] == [0, 0, 1]
@@ -76,7 +76,7 @@ def test_several_processes_draw_the_labels_of_one():
         start, stop, total = Replicas(rank, 3).part(7)
         with drawing_for(start, stop, total, 3):
             drawn.append([draw_labels(10, stop - start, torch.device("cpu")) for _ in range(2)])
-            with pytest.raises(GradPivotError, match="run this loss in one process"):
+            with pytest.raises(GradPivotError, match="run it in one process"):
                 draw_labels(10, 99, torch.device("cpu"))
     for number, expected in enumerate(alone):
         assert torch.equal(torch.cat([labels[number] for labels in drawn]), expected)
@@ -88,24 +88,24 @@ def test_two_processes_do_what_one_does(found, name):
     two, other = (f["methods"][name] for f in found)
     assert_same_run(two, replicas.outcome(replicas.variants()[name]))
     assert two["processes"] == 2
-    # Not nearly: every process computes the step from the same numbers.
+    # Exactly: every process computes the step from the same numbers.
     for weight in two["weights"]:
         assert torch.equal(two["weights"][weight], other["weights"][weight])
     assert two["history"] == other["history"]
     assert two["scores"] == other["scores"]
 
 
-def test_the_methods_that_were_compared_are_all_there_are():
-    anywhere = {name for name in list_methods() if method_class(name).only_for is None}
-    assert anywhere <= set(replicas.variants())
+def test_every_general_method_is_compared():
+    general = {name for name in list_methods() if method_class(name).only_for is None}
+    assert general <= set(replicas.variants())
 
 
-def test_augmentation_is_the_samples_not_the_processes(found):
+def test_augmentation_does_not_depend_on_the_process(found):
     method = CUP(epochs=2, lr=replicas.LR, batch_size=4, augment="crop_flip")
     assert_same_run(found[0]["augmented"], replicas.outcome(method, replicas.convnet(), replicas.images()))
 
 
-def test_records_end_in_the_same_doubt_as_with_one_process(found):
+def test_records_end_as_uncertain_as_with_one_process(found):
     alone = replicas.outcome(replicas.RECORDS, replicas.memorising(), replicas.some_records())
     assert alone["history"]["reached"][-1] > alone["history"]["start"][-1]
     assert_same_run(found[0]["records"], alone)
@@ -117,7 +117,7 @@ def test_frozen_batchnorm_is_that_of_one_process(found):
 
 
 def test_running_statistics_are_averaged(found):
-    """With equal parts the mean of the parts' means is the batch's mean; the variances are those within parts."""
+    """With equal parts the mean of the parts' means is the batch mean; the variances are within-part variances."""
     method = CUP(epochs=1, lr=replicas.LR, batch_size=64, batchnorm="train")
     one = replicas.outcome(method, replicas.mlp(batchnorm=True), replicas.split(16))["weights"]
     two = found[0]["train_batchnorm"]["one step"]["weights"]
@@ -136,7 +136,7 @@ def test_replicas_stay_equal_with_batchnorm_in_train_mode_and_dropout(found, wha
 
 
 def test_recalibration_sees_all_the_retain_data_in_every_process(found):
-    """The statistics are those of the network as it came out, over the retain data in full."""
+    """The statistics are those of the final network over the full retain set."""
     state = found[0]["train_batchnorm"]["recalibrated"]["weights"]
     split = replicas.split()
     features = split.train.tensors[0][split.retain_indices.tolist()]
@@ -161,7 +161,7 @@ def test_scores_are_those_of_one_process_to_the_last_digit(found):
     assert [f["evaluated"] for f in found] == [one, one]
 
 
-def test_a_killed_run_continues_with_as_many_processes_or_another_number(found, two_processes, tmp_path):
+def test_a_killed_run_resumes_with_the_same_or_another_number_of_processes(found, two_processes, tmp_path):
     one, two = replicas.outcome(replicas.LONG), found[0]["resumed"]
     assert_same_run(two["uninterrupted"], one)
     for rank in (0, 1):
@@ -183,22 +183,22 @@ def test_the_first_process_alone_reads_and_removes_the_checkpoint(found):
 
 def test_one_vector_holds_all_dtypes_and_layouts(found):
     for f in found:
-        told = f["reduced"]
-        for name, gradient in told["gradients"].items():
+        reduced = f["reduced"]
+        for name, gradient in reduced["gradients"].items():
             if name == "nobody":
                 assert gradient is None
                 continue
             times = 1 if name == "first only" else 3
             expected = times * torch.arange(gradient.numel()).reshape(gradient.shape)
             assert torch.equal(gradient.double(), expected.double()), name
-        assert told["gradients"]["bfloat16"].dtype == torch.bfloat16
-        assert told["gradients"]["float32"].dtype == torch.float32
-        assert told["strides"]["channels_last"] == (48, 1, 12, 3)
-        assert told["strides"]["gaps"] == (3, 1)
-        assert told["loss"] == 1.5
-        assert told["not asked"] == ([None] * 6, None)
-        assert told["buffer"].tolist() == [0.5] * 3
-        assert told["mean"] == {"x": 0.75}
+        assert reduced["gradients"]["bfloat16"].dtype == torch.bfloat16
+        assert reduced["gradients"]["float32"].dtype == torch.float32
+        assert reduced["strides"]["channels_last"] == (48, 1, 12, 3)
+        assert reduced["strides"]["gaps"] == (3, 1)
+        assert reduced["loss"] == 1.5
+        assert reduced["not asked"] == ([None] * 6, None)
+        assert reduced["buffer"].tolist() == [0.5] * 3
+        assert reduced["mean"] == {"x": 0.75}
     assert [f["reduced"]["parts"] for f in found] == [
         [(0, 0, 0), (0, 0, 1), (0, 1, 2), (0, 3, 7)],
         [(0, 0, 0), (0, 1, 1), (1, 2, 2), (3, 7, 7)],
@@ -212,7 +212,7 @@ def test_a_step_is_one_exchange_of_two_gradients(found):
     assert found[0]["exchanged"] == [2 * (weights + tensors + 1)] * 2
 
 
-def test_losses_draw_by_process_and_methods_together(found):
+def test_losses_draw_per_process_and_methods_draw_alike(found):
     first, second = (f["draws"] for f in found)
     assert first["inside"] != second["inside"]
     assert first["outside"] == second["outside"]
@@ -232,7 +232,7 @@ def test_losses_draw_by_process_and_methods_together(found):
         ("not a tensor", "the first one refuses"),
     ],
 )
-def test_what_cannot_be_done_together_is_refused_by_all(found, what, words):
+def test_all_processes_raise_the_same_error(found, what, words):
     for f in found:
         assert words in f["refused"][what]
         assert "\n" not in f["refused"][what]
@@ -245,13 +245,13 @@ def test_processes_of_a_group_can_work_alone(found):
         assert f["alone"]["processes"] == 1
 
 
-def test_an_overflow_in_one_process_is_everybodys(found):
-    """All do the pass again, as if the scale had been right at once."""
+def test_all_processes_repeat_the_pass_if_one_overflows(found):
+    """The result is that of a run which had the right scale from the start."""
     for f in found:
         (again, single), (once, single_once) = f["overflowed"]
         for name, weight in once["weights"].items():
             torch.testing.assert_close(again["weights"][name], weight, atol=1e-6, rtol=1e-4)
-        # The forget pass before was under another scale: 40 steps on tiny gradients blow up what that rounded.
+        # The earlier forget pass used another scale; 40 steps on tiny gradients amplify its rounding.
         first, expected = (run["history"]["retain_norm"][:2] for run in (single, single_once))
         assert first == pytest.approx(expected, rel=1e-6)
     for first, second in zip(found[0]["overflowed"][0], found[1]["overflowed"][0], strict=True):
@@ -279,24 +279,24 @@ def test_one_process_is_a_group_of_itself():
     assert single.gather(3) == [3]
     assert single.from_first(lambda: 4) == 4
     assert single.mean({"x": 2.0}, 0.1) == {"x": 2.0}
-    single.agree("anything", object())
-    single.same_weights(nn.Linear(1, 1))
+    single.check_equal("anything", object())
+    single.check_weights(nn.Linear(1, 1))
     assert unlearn(replicas.mlp(), replicas.split(), CUP(epochs=1), replicas=single).diverged is None
 
 
 def beside(monkeypatch, mine: nn.Module, theirs: nn.Module, kinds: tuple[str, str]) -> None:
-    """Two replicas look at each other's weights, each on its own kind of device."""
+    """Compare two replicas' weights, each on its own type of device."""
     sent = iter([list(kinds), None])
 
     def gather(self, value):
-        told = next(sent)
-        if told is not None:
-            return [[kind] for kind in told]
-        tell = parallel._bits_of if kinds[0] == kinds[1] else parallel._sums_of
-        return [value, {name: tell(tensor) for name, tensor in theirs.state_dict().items()}]
+        devices = next(sent)
+        if devices is not None:
+            return [[device] for device in devices]
+        fingerprint = parallel._hash if kinds[0] == kinds[1] else parallel._sums
+        return [value, {name: fingerprint(tensor) for name, tensor in theirs.state_dict().items()}]
 
     monkeypatch.setattr(Replicas, "gather", gather)
-    Replicas(0, 2).same_weights(mine)
+    Replicas(0, 2).check_weights(mine)
 
 
 @pytest.mark.parametrize("how", ["rows", "noise", "bit"])
@@ -315,7 +315,7 @@ def test_replicas_on_like_devices_are_the_same_to_the_last_bit(how, monkeypatch)
         beside(monkeypatch, mine, theirs, ("cpu", "cpu"))
 
 
-def test_unlike_devices_may_round_unlike_but_no_more(monkeypatch):
+def test_replicas_on_different_devices_may_differ_by_rounding_only(monkeypatch):
     mine = nn.Linear(64, 64)
     theirs = copy.deepcopy(mine)
     with torch.no_grad():

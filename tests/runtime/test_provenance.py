@@ -1,4 +1,4 @@
-"""The digest of the source: it changes with what is computed, and survives tidying."""
+"""The source digest changes with the computation and survives tidying."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 import gradpivot
 from gradpivot import WS
 from gradpivot.runtime.provenance import (
-    COMPUTES_ALL_THE_SAME,
-    COMPUTES_NOTHING,
+    ALWAYS_HASHED,
+    NOT_HASHED,
     code_digest,
     computes,
     environment,
@@ -126,7 +126,7 @@ def test_tidying_keeps_the_digest(what, package):
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_change_of_what_is_computed_changes_the_digest(what, package):
+def test_changing_the_computation_changes_the_digest(what, package):
     before = source_digest(package)
     edit(package, *CHANGES[what])
     assert source_digest(package) != before
@@ -148,14 +148,14 @@ def test_paths_of_our_own_modules_in_tables_keep_the_digest(package):
     assert source_digest(package) != before
 
 
-def test_a_name_that_two_modules_define_is_told_apart(package):
+def test_a_name_that_two_modules_define_is_qualified(package):
     (package / "use.py").write_text("from gradpivot.goal import NEAR\n")
     before = source_digest(package)
     (package / "use.py").write_text("from gradpivot.start import NEAR\n")
     assert source_digest(package) != before
 
 
-def test_what_only_shows_is_not_in_the_digest(package):
+def test_modules_that_only_display_are_not_in_the_digest(package):
     before = source_digest(package)
     (package / "cli" / "console.py").write_text("WIDTH = 100\n")
     assert source_digest(package) == before
@@ -163,9 +163,9 @@ def test_what_only_shows_is_not_in_the_digest(package):
     assert source_digest(package) != before
 
 
-@pytest.mark.parametrize("name", sorted(COMPUTES_NOTHING | COMPUTES_ALL_THE_SAME))
-def test_each_name_that_is_left_out_is_one_folder_or_file(name):
-    """Else a file that computes could be left out because it is called the same, or one that shows be counted."""
+@pytest.mark.parametrize("name", sorted(NOT_HASHED | ALWAYS_HASHED))
+def test_each_listed_name_is_exactly_one_folder_or_file(name):
+    """A second file of that name would be left out (or counted) by accident."""
     named = [path for path in PACKAGE.rglob("*") if path.suffix in ("", ".py") and path.stem.lstrip("_") == name]
     found = [path for path in named if not set(path.parents) & set(named)]
     assert len(found) == 1, f"{name}: {found}; adapt the lists in provenance.py"
@@ -181,7 +181,7 @@ def test_an_init_counts_if_it_defines_something(package):
     assert source_digest(package) != before
 
 
-def test_other_peoples_source_is_told_apart(tmp_path, monkeypatch):
+def test_third_party_source_changes_its_digest(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / "somebody.py"
 
@@ -198,12 +198,12 @@ def test_other_peoples_source_is_told_apart(tmp_path, monkeypatch):
     assert foreign_source(WS) is None
 
 
-def test_what_computes_is_counted():
+def test_computing_modules_are_in_the_digest():
     counted = {path.stem for path in PACKAGE.rglob("*.py") if computes(path, PACKAGE)}
     assert {"loop", "cup", "pivot", "evaluation", "membership", "work", "original", "augmentation"} <= counted
     assert code_digest() == source_digest(PACKAGE)
 
 
-def test_what_decides_samples_is_told():
+def test_environment_includes_diffusers():
     """Samples depend on diffusers' network and schedulers as much as on torch."""
     assert "diffusers" in environment()["packages"]

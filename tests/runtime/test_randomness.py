@@ -23,7 +23,7 @@ def draw() -> tuple[float, float, float]:
     return torch.rand(1).item(), np.random.rand(), random.random()
 
 
-def test_isolated_gives_everything_back_even_after_an_error():
+def test_isolated_restores_every_generator_even_after_an_error():
     torch.manual_seed(1)
     np.random.seed(1)
     random.seed(1)
@@ -65,7 +65,7 @@ def test_a_torch_without_distributed_has_no_group(monkeypatch):
 
 @pytest.fixture
 def mps(monkeypatch) -> torch.Generator:
-    """A generator that stands for an Apple GPU's, behind torch's own functions."""
+    """A CPU generator behind torch.mps's functions, standing in for an Apple GPU."""
     generator = torch.Generator().manual_seed(1)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.mps, "_is_in_bad_fork", lambda: False)
@@ -117,7 +117,7 @@ def test_strata_are_in_range_and_one_in_each_part(count, levels, seed):
     assert drawn.max() < levels
     parts = drawn.sort().values * count / levels
     numbers = torch.arange(count)
-    # A whole number below its real one: at most 1/levels of the range lower.
+    # Flooring lowers a value by at most 1/levels of the range.
     assert bool(((parts <= numbers + 1) & (parts > numbers - count / levels - 1e-9)).all())
 
 

@@ -69,7 +69,7 @@ def cell_of(lab, series):
 
 
 def test_a_reference_does_not_tell_how_long_runs_take(lab, monkeypatch):
-    """Training anew takes as long as many runs: with nothing else to go by there is no estimate."""
+    """Retraining takes as long as many runs: without a finished run there is no estimate."""
     now = 0.0
     monkeypatch.setattr(clocks.time, "monotonic", lambda: now)
     paces = {}

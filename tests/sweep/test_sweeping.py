@@ -112,21 +112,21 @@ def test_when_the_first_runs_all_fail_the_sweep_stops(lab, monkeypatch):
                 for o in super().wait(seconds)
             ]
 
-    monkeypatch.setattr(sweeping, "MOST_FIRST_FAILURES", 4)
-    with pytest.raises(GradPivotError, match="the first 4 runs all failed, the last one with: no such thing"):
+    monkeypatch.setattr(sweeping, "MAX_FIRST_FAILURES", 4)
+    with pytest.raises(GradPivotError, match="the first 4 runs all failed; the last error is: no such thing"):
         lab.sweep(Broken(slots=2))
     assert lab.claims() == 0
 
 
 def test_a_series_that_only_fails_is_given_up_and_the_others_go_on(lab, monkeypatch):
-    monkeypatch.setattr(sweeping, "MOST_FIRST_FAILURES", 1)
+    monkeypatch.setattr(sweeping, "MAX_FIRST_FAILURES", 1)
     hopeless = "BS: {method: bs, lr: [0.01, 0.02], low: 9, high: 10}"
     lab.path.write_text(lab.path.read_text().replace("GA: {method: ga}", hopeless))
     store = lab.store()
     state = Sweep(lab.recipe, lab.setting, store, lab.Inline(slots=1)).run()
     assert (state.done, state.failed) == (8, 4)
     reasons = [reason for *_, reason in store.failures()]
-    assert sum(reason.startswith("not tried, the first 1 failed") for reason in reasons) == 3
+    assert sum(reason.startswith("skipped, the first 1 failed") for reason in reasons) == 3
 
 
 def test_a_worker_that_is_wrong_stops_the_sweep(lab):
@@ -134,7 +134,7 @@ def test_a_worker_that_is_wrong_stops_the_sweep(lab):
         def wait(self, seconds):
             return [replace(one, value=None, error="other versions", fatal=True) for one in super().wait(seconds)]
 
-    with pytest.raises(GradPivotError, match="a worker cannot do this sweep: other versions"):
+    with pytest.raises(GradPivotError, match="a worker cannot run this sweep: other versions"):
         lab.sweep(Foreign())
 
 
@@ -148,7 +148,7 @@ def test_what_came_with_a_fatal_outcome_is_kept(lab):
                 return done
             return [replace(done[0], value=None, error="other versions", fatal=True), *done[1:]]
 
-    with pytest.raises(GradPivotError, match="a worker cannot do this sweep"):
+    with pytest.raises(GradPivotError, match="a worker cannot run this sweep"):
         lab.sweep(Turning())
     assert len(lab.store().records()) == 1
 
@@ -158,7 +158,7 @@ def test_an_original_that_cannot_be_trained_stops_the_sweep(lab):
         def wait(self, seconds):
             return [replace(outcome, error="no data") for outcome in super().wait(seconds)]
 
-    with pytest.raises(GradPivotError, match="the original model, seed 0 cannot be trained: no data"):
+    with pytest.raises(GradPivotError, match="cannot train the original model, seed 0: no data"):
         lab.sweep(Broken())
 
 
@@ -207,7 +207,7 @@ def test_runs_finished_elsewhere_are_passed_over_and_counted(lab, tmp_path):
     class Engine(lab.Inline):
         def wait(self, seconds):
             if not self.seen:
-                lab.store().take_in(tmp_path / "all.jsonl")
+                lab.store().import_runs(tmp_path / "all.jsonl")
             return super().wait(seconds)
 
     engine = Engine(slots=1)

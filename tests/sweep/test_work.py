@@ -62,10 +62,10 @@ def test_the_weights_of_an_original_are_fetched_once(lab, cells):
 @pytest.mark.parametrize(
     ("part", "value", "message"),
     [
-        ("versions", {"gradpivot": "0.0", "torch": "1"}, "install the same versions everywhere"),
-        ("data", "other", "has another data on this worker"),
-        ("model", "other", "has another model on this worker"),
-        ("training", {"lr": 1}, "has another training on this worker"),
+        ("versions", {"gradpivot": "0.0", "torch": "1"}, "install the same versions on all nodes"),
+        ("data", "other", "data of the problem"),
+        ("model", "other", "model of the problem"),
+        ("training", {"lr": 1}, "training of the problem"),
     ],
 )
 def test_a_worker_that_would_give_other_numbers_refuses(lab, cells, part, value, message):

@@ -112,7 +112,7 @@ def test_an_export_may_leave_the_pictures_out(tmp_path, monkeypatch, capsys):
     with closing(Store(tmp_path / "other")) as other:
         assert other.records() == [replace(record, pictures=None) for record in records]
     assert main(["compare", str(tmp_path / "other"), "--out", str(tmp_path / "page"), "--formats", "html"]) == 0
-    assert "No pictures of this model were kept." in (tmp_path / "page" / "generators.html").read_text()
+    assert "No pictures of this model are stored." in (tmp_path / "page" / "generators.html").read_text()
 
 
 @pytest.mark.slow
@@ -170,12 +170,12 @@ def test_a_classifier_that_knows_too_little_may_not_judge(tmp_path, monkeypatch)
     assert records == []
     reasons = {reason for _, _, reason in store.failures()}
     assert len(reasons) == 1
-    assert "to judge it must be 99 % or more" in reasons.pop()
+    assert "it needs at least 99 %" in reasons.pop()
     store.close()
 
 
 def test_a_generator_is_judged_by_classes(tmp_path, monkeypatch):
-    with pytest.raises(GradPivotError, match="judged by classes, and what is forgotten here is 'random'"):
+    with pytest.raises(GradPivotError, match="of kind 'random'; a generator can only forget whole classes"):
         swept(tmp_path, monkeypatch, forget="fraction: 0.1")
 
 
@@ -195,5 +195,5 @@ def test_a_generator_that_nobody_judges_is_refused_before_the_sweep(tmp_path, mo
     module = f"tiny_{uuid.uuid4().hex[:8]}"
     unjudged = "\ndef unjudged():\n    from dataclasses import replace\n    return replace(generator(), judging=None)\n"
     (tmp_path / f"{module}.py").write_text(MODULE.replace("LEARN", "1") + unjudged)
-    with pytest.raises(GradPivotError, match="no scores to compare; give its Problem judging="):
+    with pytest.raises(GradPivotError, match="no scores to compare; set judging= of its Problem"):
         work.check_targets(f"{module}:unjudged", [{"kind": "class", "classes": [1]}])

@@ -121,10 +121,10 @@ def test_statistics_of_the_walk_are_those_of_its_weights():
     method = replace(QUICK, epochs=8, lr=0.02, batchnorm="recalibrate")
     result = unlearn(trained(), split(), method, until="UA>=40", keep="UA<=70")
     assert result.met
-    anew = copy.deepcopy(result.model)
-    Running().settle(split(), method, anew)
+    expected = copy.deepcopy(result.model)
+    Running().settle(split(), method, expected)
     assert result.provenance["target"]["share"] != 1
-    torch.testing.assert_close(result.model.layers[1].running_mean, anew.layers[1].running_mean)
+    torch.testing.assert_close(result.model.layers[1].running_mean, expected.layers[1].running_mean)
 
 
 @pytest.mark.numeric

@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gradpivot import CUP, WS, ForgetSplit, score, trace, unlearn
-from gradpivot.dial.ramp import asked_degree
+from gradpivot.dial.ramp import target_degree
 from gradpivot.errors import GradPivotError
 from gradpivot.runs.run import Prepared, Running
 from gradpivot.targets import quick as lines
@@ -62,7 +62,7 @@ def test_the_points_are_in_order_and_their_gamma_asks_for_what_they_have_forgott
     assert list(line.shares) == sorted(line.shares)
     start = line.original.ua
     for result in line.results:
-        wanted = start + (1 - start) * asked_degree(result.method.gamma)
+        wanted = start + (1 - start) * target_degree(result.method.gamma)
         assert wanted == pytest.approx(result.scores.ua, abs=1e-3)
     assert line.results[0].method.gamma == 0
 
@@ -86,13 +86,13 @@ def test_what_it_cost(line):
     assert cost.of_sweep(20) == 25
 
 
-def test_statistics_are_taken_anew_only_where_the_policy_says_so():
+def test_statistics_are_recomputed_only_where_the_policy_says_so():
     kept = continuation(Prepared.of(trained(), split(), FAST), points=3)
     recalibrated = CUP(epochs=5, batch_size=8, batchnorm="recalibrate")
-    anew = continuation(Prepared.of(trained(), split(), recalibrated), points=3)
+    expected = continuation(Prepared.of(trained(), split(), recalibrated), points=3)
     original = trained().layers[1].running_mean
     assert torch.equal(kept.results[1].model.layers[1].running_mean, original)
-    middle = anew.results[1].model
+    middle = expected.results[1].model
     kept = blobs().tensors[0][split().retain_indices]
     torch.testing.assert_close(middle.layers[1].running_mean, middle.layers[0](kept).mean(0))
 
@@ -143,7 +143,7 @@ def test_what_it_refuses():
         continuation(Prepared.of(trained(), split(), CUP(dial="angle")))
     with pytest.raises(GradPivotError, match="2 or more"):
         continuation(Prepared.of(trained(), split(), CUP()), points=1)
-    with pytest.raises(GradPivotError, match="finds its points itself"):
+    with pytest.raises(GradPivotError, match="chooses its own points"):
         trace(trained(), split(), CUP(), quick=True, gammas=(0.1,))
     with pytest.raises(GradPivotError, match="without quick"):
         trace(trained(), split(), CUP(), points=5)
@@ -207,7 +207,7 @@ def test_on_records_gamma_is_the_share_of_the_doubt_about_never_seen_data():
     assert gammas == sorted(gammas)
     for result in line.results:
         share = (doubt(result.model, split.train, split.forget_indices) - start) / (most - start)
-        assert asked_degree(result.method.gamma) == pytest.approx(min(share, 1.0), abs=1e-3)
+        assert target_degree(result.method.gamma) == pytest.approx(min(share, 1.0), abs=1e-3)
 
 
 def test_a_line_to_what_looks_unseen_already_has_no_length():

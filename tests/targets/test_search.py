@@ -11,7 +11,7 @@ from hypothesis import example, given, settings, strategies as st
 from torch import nn
 
 from gradpivot import CUP, WS
-from gradpivot.dial.ramp import asked_degree
+from gradpivot.dial.ramp import target_degree
 from gradpivot.loop.outcome import Outcome
 from gradpivot.targets.conditions import Seen, Targets
 from gradpivot.targets.search import BUDGET, MOST_RUNS, Search
@@ -39,7 +39,7 @@ class World:
     def run(self, number: int, method, start: nn.Module) -> Outcome:
         forgotten, harmed = start.weight[0].tolist()
         self.runs.append((number, method, forgotten))
-        share = asked_degree(method.gamma) if isinstance(method, CUP) else 1.0
+        share = target_degree(method.gamma) if isinstance(method, CUP) else 1.0
         end = nn.Linear(2, 1, bias=False)
         degree = min(self.reach, forgotten + (1 - forgotten) * share)
         hurt = self.harm * degree if number == 1 else harmed * self.heal

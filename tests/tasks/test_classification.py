@@ -49,10 +49,10 @@ def test_inputs_and_outputs_of_the_usual_kinds(how, inputs):
 
 
 def test_predictions():
-    told = Classification().predict(MODEL, (X, Y))
+    found = Classification().predict(MODEL, (X, Y))
     probabilities = MODEL(X).double().softmax(1)
-    torch.testing.assert_close(told.confidence, probabilities[range(4), Y])
-    assert torch.equal(told.correct, probabilities.argmax(1) == Y)
+    torch.testing.assert_close(found.confidence, probabilities[range(4), Y])
+    assert torch.equal(found.correct, probabilities.argmax(1) == Y)
 
 
 def test_forget_loss_is_the_objective_on_the_logits():
@@ -67,7 +67,7 @@ def test_batches_that_cannot_be_read(batch):
 
 
 def test_outputs_that_are_no_logits():
-    with pytest.raises(GradPivotError, match="two logits per sample"):
+    with pytest.raises(GradPivotError, match="more logits per sample"):
         Classification().logits(nn.Linear(3, 1), (X, Y))
 
 
@@ -81,15 +81,15 @@ class Returns(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("what", "told"),
+    ("what", "found"),
     [
         ((X, X), "returns a tuple; it must return logits"),
         (None, "returns a NoneType; it must return logits"),
-        ({"scores": X}, "returns a dictionary with 'scores', and no 'logits'"),
+        ({"scores": X}, "returns a dictionary with 'scores', without 'logits'"),
     ],
 )
-def test_outputs_without_logits_are_explained(what, told):
-    with pytest.raises(GradPivotError, match=told):
+def test_outputs_without_logits_are_explained(what, found):
+    with pytest.raises(GradPivotError, match=found):
         Classification().logits(Returns(what), (X, Y))
 
 

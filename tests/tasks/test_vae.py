@@ -34,14 +34,14 @@ def seeded(compute):
 
 def test_the_loss_is_minus_the_elbo_per_pixel(model):
     """Against torch.distributions, image by image."""
-    told = seeded(lambda: Autoencoding().losses(model, BATCH))
+    found = seeded(lambda: Autoencoding().losses(model, BATCH))
     logits, mean, log_variance = seeded(lambda: model(IMAGES))
     posterior = Normal(mean, (log_variance / 2).exp())
     divergence = kl_divergence(posterior, Normal(0.0, 1.0)).sum(1)
     p = logits.sigmoid()
     missed = -(IMAGES * p.log() + (1 - IMAGES) * (1 - p).log()).sum((1, 2, 3))
-    torch.testing.assert_close(told, (missed + divergence) / 16)
-    torch.testing.assert_close(seeded(lambda: Autoencoding().retain_loss(model, BATCH)), told.mean())
+    torch.testing.assert_close(found, (missed + divergence) / 16)
+    torch.testing.assert_close(seeded(lambda: Autoencoding().retain_loss(model, BATCH)), found.mean())
 
 
 def test_bytes_and_fractions_are_the_same_images(model):
@@ -76,8 +76,8 @@ def test_the_hinge_stops_at_ignorance(model):
     losses = seeded(lambda: Autoencoding().losses(model, BATCH)).detach()
     between = float(losses.median()) + 1e-6
     task = Autoencoding(ignorance=between)
-    told = seeded(lambda: task.forget_loss(model, BATCH, objective("hinge")))
-    torch.testing.assert_close(told, (between - losses).clamp(min=0).mean())
+    found = seeded(lambda: task.forget_loss(model, BATCH, objective("hinge")))
+    torch.testing.assert_close(found, (between - losses).clamp(min=0).mean())
     forgotten = seeded(
         lambda: Autoencoding(ignorance=float(losses.min()) - 0.01).forget_loss(model, BATCH, objective("hinge"))
     )
@@ -90,19 +90,17 @@ def test_ignorance_is_what_the_mean_retained_image_costs():
     forget, retain = torch.rand(5, 1, 3, 3), torch.rand(7, 1, 3, 3)
     mean = retain.mean(0)
     expected = -(forget * mean.log() + (1 - forget) * (1 - mean).log()).mean()
-    task = Autoencoding.ignorant_of(forget, retain, forgets="model")
+    task = Autoencoding.from_images(forget, retain, forgets="model")
     assert task.ignorance == pytest.approx(float(expected), rel=1e-5)
     assert task.forgets == "model"
     black, white = (torch.zeros(2, 1, 1, 1, dtype=torch.uint8), torch.full((2, 1, 1, 1), 255, dtype=torch.uint8))
-    assert Autoencoding.ignorant_of(white, black).ignorance == pytest.approx(math.log(510), rel=1e-5)
+    assert Autoencoding.from_images(white, black).ignorance == pytest.approx(math.log(510), rel=1e-5)
 
 
 def test_what_it_cannot_do_it_says(model):
-    with pytest.raises(GradPivotError, match="predicts no label"):
+    with pytest.raises(GradPivotError, match="do not predict labels"):
         Autoencoding().predict(model, BATCH)
-    with pytest.raises(
-        GradPivotError, match=r"unlikelihood is a function of class probabilities.* negative_ce or hinge"
-    ):
+    with pytest.raises(GradPivotError, match=r"unlikelihood needs class probabilities.* negative_ce or hinge"):
         Autoencoding().forget_loss(model, BATCH, objective("unlikelihood"))
 
     class Closed(nn.Module):
@@ -112,7 +110,7 @@ def test_what_it_cannot_do_it_says(model):
     torch.testing.assert_close(
         seeded(lambda: Autoencoding().losses(Closed(), BATCH)), seeded(lambda: Autoencoding().losses(model, BATCH))
     )
-    with pytest.raises(GradPivotError, match=r"Closed lacks one; add it, or use Autoencoding\(forgets='model'\)"):
+    with pytest.raises(GradPivotError, match=r"Closed needs encode.*add them, or use Autoencoding\(forgets='model'\)"):
         Autoencoding().forget_loss(Closed(), BATCH, objective("hinge"))
 
 

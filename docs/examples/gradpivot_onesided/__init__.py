@@ -1,4 +1,4 @@
-"""One-sided surgery: in a conflict the forget gradient gives way, the retain gradient never."""
+"""One-sided gradient surgery: on conflict, project the forget gradient and keep the retain gradient."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def onesided_weights(gram: Gram, retain_weight: float = 1.0) -> Weights:
-    """(f − (C/R) r) + w_r·r under conflict, f + w_r·r otherwise."""
+    """Return the weights of (f − (C/R) r) + w_r·r on conflict, of f + w_r·r otherwise."""
     if gram.fr >= 0:
         return Weights(1.0, retain_weight)
     return Weights(1.0, retain_weight - gram.fr / gram.rr)
@@ -27,7 +27,7 @@ def onesided_weights(gram: Gram, retain_weight: float = 1.0) -> Weights:
 
 @dataclass(frozen=True, kw_only=True)
 class OneSided(ForgettingDescent):
-    """Projects the forget gradient off the retain gradient where they conflict, then adds them.
+    """Projects the forget gradient off the retain gradient when they conflict, then adds them.
 
     Attributes:
         retain_weight: w_r, the weight of the retain gradient.
@@ -41,10 +41,10 @@ class OneSided(ForgettingDescent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("retain_weight", least=0)
+        self._check("retain_weight", ge=0)
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Two gradients, their Gram matrix to two weights, one step."""
+        """Compute both gradients, weight them by their Gram matrix, and step."""
         forgetting = objective(self.objective)
         for batch in loop.paired_batches(model, task, split, self):
             gradients = loop.gradients(

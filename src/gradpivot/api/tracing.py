@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Trace", "check_traceable", "over_knob", "trace"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Trace(Frontier):
     """A frontier together with the runs it came from.
 
@@ -129,7 +129,7 @@ def trace(
     asked = {"gammas": gammas, "values": values} if quick else {"points": points, "checkpoint": checkpoint}
     if wrong := [name for name, given in asked.items() if given is not None]:
         raise GradPivotError(
-            f"{wrong[0]} was given, and a quick trace finds its points itself; give points=…, or quick=False"
+            f"{wrong[0]} was given, and a quick trace chooses its own points; pass points=…, or quick=False"
             if quick
             else f"{wrong[0]} was given without quick=True; add that, or leave {wrong[0]} out"
         )
@@ -140,7 +140,7 @@ def trace(
     prepared = Prepared.of(model, split, method, running)
     reference = _reference(reference, split, prepared)
     found: dict[str, Any]
-    with shown_progress(progress, f"{method.title} over {method.walked}") as report:
+    with shown_progress(progress, f"{method.title} over {method.active_knob}") as report:
         if quick:
             line = continuation(prepared, points=POINTS if points is None else points, progress=report)
             found = line._asdict()
@@ -153,7 +153,7 @@ def trace(
     return Trace(
         name=method.title,
         method=method.name,
-        knob=method.walked,
+        knob=method.active_knob,
         points=_points(found["results"], shares),
         reference=reference,
         kind=prepared.split.kind,
@@ -168,7 +168,7 @@ def check_traceable(scorer: Scorer) -> None:
     if scorer.metrics != standing_metrics():
         raise GradPivotError(
             "a trace is a frontier of RA, UA, TA and MIA, and a generator predicts no label; sweep it with a recipe, "
-            "which judges its samples (docs/diffusion.md), or run unlearn() for each value"
+            "which judges its samples (docs/generators.md), or run unlearn() for each value"
         )
 
 
@@ -218,15 +218,15 @@ def over_knob(
     Raises:
         GradPivotError: if it has no knob, another one, or there is no value.
     """
-    if method.walked is None:
+    if method.active_knob is None:
         raise GradPivotError(f"{method.title} has no knob to trace; run unlearn() once instead")
-    if gammas is not None and (values is not None or method.walked != "gamma"):
+    if gammas is not None and (values is not None or method.active_knob != "gamma"):
         dial = f", or put it under the dial: {type(method).__name__}(gamma=1)" if hasattr(method, "gamma") else ""
-        raise GradPivotError(f"{method.title} is traced over {method.walked}; give values=…, not gammas{dial}")
+        raise GradPivotError(f"{method.title} is traced over {method.active_knob}; give values=…, not gammas{dial}")
     chosen = values if gammas is None else gammas
     if chosen is None:
-        chosen = GAMMAS if method.walked == "gamma" else type(method).paper_space[method.walked]
-    methods = [replace(method, **{method.walked: value}) for value in chosen]
+        chosen = GAMMAS if method.active_knob == "gamma" else type(method).paper_space[method.active_knob]
+    methods = [replace(method, **{method.active_knob: value}) for value in chosen]
     if not methods:
-        raise GradPivotError(f"there is no {method.walked} to trace; give at least one value")
+        raise GradPivotError(f"there is no {method.active_knob} to trace; give at least one value")
     return methods

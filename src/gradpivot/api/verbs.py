@@ -104,11 +104,11 @@ def unlearn(
 
 
 def score(model: nn.Module, split: ForgetSplit, **options: Unpack[Options]) -> Scored:
-    """The scores of a model as it is: RA, UA, TA and MIA of a classifier, from one forward pass over each set.
+    """Score a model without unlearning: RA, UA, TA and MIA for a classifier, from one forward pass over each set.
 
     Args:
-        model: Trained, unlearned or neither.
-        split: What is, or was, to be forgotten.
+        model: Any model, trained or unlearned.
+        split: The forget, retain and test sets.
         **options: As for :func:`unlearn`: ``task``, ``workers``, ``retain_scored``, ``replicas``, ``scorer``.
     """
     return Running.of(**options).scoring.scores(model, split)

@@ -54,8 +54,8 @@ def _(chosen: options.CompareOptions) -> int:
         say(exports.console(told), *([f"{len(files)} files are in {chosen.out}"] if files else []))
     if damaged:
         raise GradPivotError(
-            f"left out because damaged: {', '.join(damaged[:10])}{' …' if len(damaged) > 10 else ''}; the same "
-            f"sweep does them again"
+            f"skipped damaged runs: {', '.join(damaged[:10])}{' …' if len(damaged) > 10 else ''}; the same "
+            f"sweep repeats them"
         )
     return 0
 
@@ -66,9 +66,11 @@ def _(chosen: options.RecipesOptions) -> int:
 
     if chosen.recipe is None:
         found = [load_recipe(name) for name in list_recipes()]
-        text = json.dumps([recipe.to_dict() for recipe in found], indent=2)
-        advice = "Show one: gradpivot recipes digits. Your own is a YAML file in the same form"
-        say_one(chosen.json, text, recipes_table(found), advice)
+        if chosen.json:
+            say_json(json.dumps([recipe.to_dict() for recipe in found], indent=2))
+        else:
+            advice = "Show one: gradpivot recipes digits. Write your own as a YAML file in the same form"
+            say(recipes_table(found), advice)
         return 0
     look_here()
     recipe = load_recipe(chosen.recipe)
@@ -90,10 +92,10 @@ def _(chosen: options.StoreExportOptions) -> int:
 def _(chosen: options.StoreImportOptions) -> int:
     from gradpivot.sweep import Store
 
-    new, known, other = Store(chosen.store, create=True).take_in(chosen.file)
-    say(f"{new} runs taken in, {known} were here already")
+    new, known, other = Store(chosen.store, create=True).import_runs(chosen.file)
+    say(f"{new} runs imported, {known} were already there")
     if other:
-        say(f"{other} of those have other scores here than in {chosen.file}; this store's stay")
+        say(f"{other} of those have different scores in this store than in {chosen.file}; the store's scores stay")
     return 0
 
 
@@ -105,16 +107,16 @@ def _(chosen: options.StoreCheckOptions) -> int:
     if damaged:
         raise GradPivotError(
             f"{len(damaged)} of {sound + len(damaged)} files are damaged: {', '.join(damaged[:10])}"
-            f"{' …' if len(damaged) > 10 else ''}. The next sweep does these runs again"
+            f"{' …' if len(damaged) > 10 else ''}. The next sweep repeats these runs"
         )
-    say(f"All {sound} files are sound")
+    say(f"All {sound} files are intact")
     return 0
 
 
 def _compared(
     chosen: options.CompareOptions, records: Sequence[Record], notes: Sequence[str]
 ) -> tuple[Any, Exports[Any], str]:
-    """The comparison, how it is written, and what it is of: methods by scores, or generators by their samples."""
+    """The comparison, how it is exported, and what it compares: methods or generators."""
     from gradpivot.results import are_generators
 
     if are_generators(records):
@@ -129,6 +131,6 @@ def _compared(
 
 
 def _name_of(store: Path) -> str:
-    """What a store is called: its folder, or for an experiment's the folder around it."""
+    """A store's name: its folder, or the parent folder for an experiment's store."""
     folder = store.absolute()
     return folder.parent.name if folder.name == "store" else folder.name

@@ -1,4 +1,4 @@
-"""Everything the command line says: results and tables on standard output, bars on standard error."""
+"""What the command line prints: results and tables on standard output, progress on standard error."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli.torchrun import is_first
 from gradpivot.evaluate import scored_metrics
+from gradpivot.runtime import LOG_SECONDS, LogLines, duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,23 +25,23 @@ if TYPE_CHECKING:
     from gradpivot.targets import Targeted
 
 __all__ = [
-    "bar", "counted", "duration", "quiet", "recipe_line", "recipe_table", "recipes_table", "say", "say_json",
-    "say_one", "say_result", "say_sweep", "say_target", "say_trained", "scores_line", "standing", "wants_bars",
+    "bar", "counted", "quiet", "recipe_line", "recipe_table", "recipes_table", "say", "say_json",
+    "say_one", "say_result", "say_sweep", "say_target", "say_trained", "scores_line", "standing", "wants_progress",
     "watched_sweep", "watched_training",
 ]  # fmt: skip
 
 _WIDE = 200
-"""Columns where nobody watches."""
+"""Console width when the output is no terminal."""
 
 
-def wants_bars(as_json: bool) -> bool:
-    """Whether somebody watches: not in a pipe, a log or a script, and only one of several processes."""
-    return not as_json and is_first() and sys.stderr.isatty()
+def wants_progress(as_json: bool) -> bool:
+    """Whether to report progress: not beside JSON, and only in the first of several processes."""
+    return not as_json and is_first()
 
 
 @contextmanager
 def bar(title: str, wanted: bool, in_bytes: bool = False) -> Iterator[Any]:
-    """A progress bar for the block, or None."""
+    """Progress of the block, or None."""
     if not wanted:
         yield None
         return
@@ -51,7 +52,7 @@ def bar(title: str, wanted: bool, in_bytes: bool = False) -> Iterator[Any]:
 
 
 def counted(report: Any) -> Any:
-    """A study's progress, which also tells what is under way, on a plain bar."""
+    """A study's progress, which also names what runs now, on a plain bar."""
     return (lambda done, total, what: report(done, total)) if report else None
 
 
@@ -63,7 +64,7 @@ def quiet() -> Iterator[None]:
 
 
 def scores_line(scores: Scored) -> str:
-    """Scores in one line, percent where they are shares; what has no shares says itself what it has."""
+    """Scores in one line, fractions in percent."""
     from gradpivot.evaluate import GenerationScores, Scores
 
     if isinstance(scores, Scores):
@@ -84,10 +85,18 @@ def say_result(result: Result, original: Scored, out: Path) -> None:
     say(
         f"before  {scores_line(original)}",
         f"after   {scores_line(result.scores)}",
-        f"{result.method.label}; {result.seconds:.1f} s. Everything is in {out}",
+        *_scored_on(result),
+        f"{result.method.label}; {result.seconds:.1f} s. The run is in {out}",
     )
     if missed := result.missed:
         sys.stderr.write(f"gradpivot: {missed}\n")
+
+
+def _scored_on(result: Result) -> list[str]:
+    """A line on what the scores are computed on, if it isn't the whole test set."""
+    if result.provenance["split"].get("validation") != "half of test":
+        return []
+    return ["TA and MIA use half of the test data; the other half steered the run."]
 
 
 def _say_diverged(what: str, how: Mapping[str, Any], out: Path, advice: str) -> None:
@@ -95,7 +104,7 @@ def _say_diverged(what: str, how: Mapping[str, Any], out: Path, advice: str) -> 
 
 
 def _against_divergence(result: Result) -> str:
-    """What may help and has not been tried."""
+    """Advice that has not been followed yet."""
     method, reason = result.method, (result.diverged or {})["reason"]
     if "the data hold" in reason:
         return "Clean these samples, or leave them out."
@@ -106,7 +115,7 @@ def _against_divergence(result: Result) -> str:
 
 
 def say_target(result: Targeted, *, beside_json: bool) -> None:
-    """Whether the target was met; if not, one line on standard error, so that it is seen beside JSON too."""
+    """Print whether the target was met; a miss goes to standard error, so that it shows with --json too."""
     if not result.met:
         sys.stderr.write(f"gradpivot: {result.verdict}\n")
     elif not beside_json:
@@ -114,7 +123,7 @@ def say_target(result: Targeted, *, beside_json: bool) -> None:
 
 
 def say_trained(trained: Trained, model: str, out: Path) -> None:
-    """What training gave and where it is; ``model`` are the options that name the problem and its model."""
+    """Print the outcome of training; ``model`` holds the options that name the problem and its model."""
     if trained.diverged:
         _say_diverged("Training", trained.diverged, out, "Lower lr, or set max_norm.")
         return
@@ -125,10 +134,10 @@ def say_trained(trained: Trained, model: str, out: Path) -> None:
     )
     say(
         f"{scored} after {len(trained.epochs)} epochs; "
-        f"{duration(trained.seconds)}, {trained.images_per_second:,.0f} samples/s. Everything is in {out}",
+        f"{duration(trained.seconds)}, {trained.images_per_second:,.0f} samples/s. The model is in {out}",
         "Make it forget:",
     )
-    # As it is, so that it can be copied: the console would break the line.
+    # Unwrapped, so that it can be copied.
     sys.stdout.write(f"gradpivot unlearn cup {model} --classes 0 --weights {out / 'model.safetensors'}\n")
 
 
@@ -136,12 +145,12 @@ def say_trained(trained: Trained, model: str, out: Path) -> None:
 def watched_training(
     title: str, epochs: int, as_json: bool
 ) -> Iterator[tuple[Callable[[int, int], None] | None, Callable[[Epoch], None] | None]]:
-    """Show how training goes: a line an epoch, at a terminal with a bar below them; nothing beside JSON."""
+    """Report training: one line per epoch, with a bar at a terminal; nothing with --json."""
     if as_json:
         yield None, None
         return
-    clock = _Clock()
     if not sys.stderr.isatty():
+        clock = LogLines(title)
 
         def write(epoch: Epoch) -> None:
             sys.stderr.write(f"{_epoch_line(epoch, epochs)}{clock.left}\n")
@@ -160,27 +169,10 @@ def _epoch_line(epoch: Epoch, epochs: int) -> str:
     return f"epoch {epoch.number}/{epochs}: loss {epoch.train_loss:.4f}{scored}"
 
 
-class _Clock:
-    """How long is left, from what was done since the start of this process."""
-
-    def __init__(self) -> None:
-        self._first: tuple[int, float] | None = None
-        self.left = ""
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if self._first is None:
-            self._first = done, now
-        before, started = self._first
-        if done > before:
-            seconds = (now - started) / (done - before) * (total - done)
-            self.left = f", {duration(seconds)} left" if done < total else ""
-
-
 def say_sweep(state: State, failures: Sequence[Failure], store: Path) -> None:
-    """How a sweep ended, what could not be done, and what to do next."""
+    """Print the final state of a sweep, its failures and the next command."""
     told = (
-        f"{state.done} of {state.total} runs are in {store} ({state.before} were before), {state.diverged} diverged, "
+        f"{state.done} of {state.total} runs are in {store} ({state.before} from before), {state.diverged} diverged, "
         f"{state.failed} failed; {duration(state.seconds)}."
     )
     if state.busy is not None and state.useful is not None:
@@ -190,16 +182,16 @@ def say_sweep(state: State, failures: Sequence[Failure], store: Path) -> None:
         )
     say(told)
     if state.damaged:
-        say(f"Damaged and done again: {', '.join(state.damaged[:10])}{' …' if len(state.damaged) > 10 else ''}")
+        say(f"Damaged and repeated: {', '.join(state.damaged[:10])}{' …' if len(state.damaged) > 10 else ''}")
     for _, what, why in failures[:10]:
         say(f"failed: {what}: {why}")
     if failures:
-        say(f"{len(failures)} failed; the same command tries them again. What workers said is in {store}/worker.log")
+        say(f"{len(failures)} failed; the same command retries them. Worker output is in {store}/worker.log")
     say(f"Compare them: gradpivot compare {store}")
 
 
 def recipes_table(recipes: Sequence[Recipe]) -> Table:
-    """One line a recipe."""
+    """One line per recipe."""
     from rich.table import Table
 
     table = Table("recipe", "what it compares", "problem", "runs", box=None, pad_edge=False)
@@ -209,13 +201,13 @@ def recipes_table(recipes: Sequence[Recipe]) -> Table:
 
 
 def recipe_line(recipe: Recipe) -> str:
-    """How much a recipe is, in one line."""
+    """The size of a recipe in one line."""
     seeds = f"{recipe.seeds} seed{'s' if recipe.seeds > 1 else ''}"
     return f"{recipe.runs:,} runs: {seeds}, {', '.join(map(_forgotten, recipe.forget))}"
 
 
 def recipe_table(recipe: Recipe) -> Table:
-    """A checked recipe: one line a series."""
+    """A validated recipe: one line per series."""
     from rich.table import Table
 
     table = Table("protocol", "series", "method", "settings", box=None, pad_edge=False)
@@ -232,9 +224,9 @@ def _forgotten(forgetting: ForgetSpec) -> str:
 
 @contextmanager
 def watched_sweep(title: str, as_json: bool) -> Iterator[Callable[[State], None]]:
-    """Show how a sweep stands: a live line at a terminal, a line every half minute in a log."""
+    """Show the state of a sweep: a live line at a terminal, a line every ten seconds in a log."""
     if as_json or not sys.stderr.isatty():
-        yield _every(30.0, title)
+        yield _every(LOG_SECONDS, title)
         return
     from rich.console import Console
     from rich.live import Live
@@ -268,21 +260,13 @@ def standing(state: State) -> str:
     )
 
 
-def duration(seconds: float) -> str:
-    """Seconds as people say them."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
-
-
 def say_json(text: str) -> None:
-    """JSON on standard output, as it is."""
+    """Print JSON."""
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
 def say_one(as_json: bool, text: str, *parts: Any) -> None:
-    """The JSON text, or these lines and tables."""
+    """Print the JSON text, or these lines and tables."""
     if as_json:
         say_json(text)
     else:
@@ -290,7 +274,7 @@ def say_one(as_json: bool, text: str, *parts: Any) -> None:
 
 
 def say(*parts: Any) -> None:
-    """Lines and tables on standard output; what is no terminal gets its lines whole, so that paths can be found."""
+    """Print lines and tables; lines are not wrapped outside a terminal, so that paths stay whole."""
     from rich.console import Console
 
     console = Console()

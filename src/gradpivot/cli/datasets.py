@@ -1,4 +1,4 @@
-"""The data commands: what is in the cache, how it comes there, whether it is sound."""
+"""The command data: download, list and check datasets and weights."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from gradpivot.cli.console import bar, duration, say, say_json, wants_bars
+from gradpivot.cli.console import bar, say, say_json, wants_progress
 from gradpivot.cli.dispatch import run
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.options.datasets import DataCheckOptions, DataGetOptions, DataListOptions
 from gradpivot.data import ENTRIES, Entry, data_folder, entry, read_manifest, state_of
 from gradpivot.errors import GradPivotError
+from gradpivot.runtime import duration
 
 __all__: list[str] = []
 
 
 @run.register
 def _(chosen: DataGetOptions) -> int:
-    """Get every named entry; one that cannot be got does not keep the others from coming."""
+    """Get every named entry; a failure does not stop the others."""
     names = list(ENTRIES) if "all" in chosen.names else list(dict.fromkeys(chosen.names))
     if not names:
-        raise GradPivotError(f"say what to get: all, or some of {', '.join(ENTRIES)}")
+        raise GradPivotError(f"name what to get: all, or any of {', '.join(ENTRIES)}")
     for name in names:
         entry(name)
     if chosen.given is not None and len(names) > 1:
-        raise GradPivotError("--from gives one entry; name one")
+        raise GradPivotError("--from works for one entry; name only one")
     failed: list[str] = []
     with terminating():
         for name in names:
@@ -39,7 +40,7 @@ def _(chosen: DataGetOptions) -> int:
                 failed.append(name)
                 _note(str(error))
     if failed:
-        raise GradPivotError(f"{len(failed)} of {len(names)} could not be got: {', '.join(failed)}")
+        raise GradPivotError(f"{len(failed)} of {len(names)} failed: {', '.join(failed)}")
     return 0
 
 
@@ -47,13 +48,13 @@ def _get(name: str, chosen: DataGetOptions) -> None:
     from gradpivot.data import get
 
     began = time.monotonic()
-    with bar(f"Getting {name}", wants_bars(False), in_bytes=True) as report:
+    with bar(f"Getting {name}", wants_progress(False), in_bytes=True) as report:
         manifest, was_here = get(name, chosen.source, chosen.given, report, _note)
     if was_here:
-        say(f"{name} is here already, {_size(manifest.size)}")
+        say(f"{name} is already cached, {_size(manifest.size)}")
     else:
         took = duration(time.monotonic() - began)
-        say(f"{name} is here: {_size(manifest.size)} from {manifest.source}, checked, in {took}")
+        say(f"{name} is cached: {_size(manifest.size)} from {manifest.source}, checked, in {took}")
 
 
 @run.register
@@ -72,7 +73,7 @@ def _(chosen: DataListOptions) -> int:
         manifest = read_manifest(known.name)
         size, source = (_size(manifest.size), manifest.source) if manifest else ("", _sources(known))
         table.add_row(known.name, state_of(known.name), size, source, known.licence)
-    say(table, f"The cache is {data_folder()}. Get one: gradpivot data get cifar10")
+    say(table, f"The cache is {data_folder()}. Download one: gradpivot data get cifar10")
     return 0
 
 
@@ -92,11 +93,11 @@ def _(chosen: DataCheckOptions) -> int:
             damaged.append(name)
             _note(str(error))
         else:
-            say(f"{name} is sound")
+            say(f"{name} is intact")
     if damaged:
         raise GradPivotError(f"damaged: {', '.join(damaged)}; run 'gradpivot data get {' '.join(damaged)}'")
     if not names:
-        say("Nothing is here yet. Get something: gradpivot data get cifar10")
+        say("Nothing is cached yet. Download a dataset: gradpivot data get cifar10")
     return 0
 
 
@@ -124,6 +125,6 @@ def _size(count: int) -> str:
 
 
 def _note(line: str) -> None:
-    """What is worth knowing but no result, on standard error."""
+    """Print a note on standard error."""
     sys.stderr.write(f"{' '.join(line.split())}\n")
     sys.stderr.flush()

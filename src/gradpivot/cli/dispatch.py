@@ -1,4 +1,4 @@
-"""From the options of a command to what it does: each command registers itself."""
+"""Dispatch from a command's options to its implementation."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 __all__ = ["DIVERGED", "UNMET", "run"]
 
 DIVERGED = 3
-"""Exit status of a run that went to NaN: everything is written, but there is no unlearned model."""
+"""Exit status of a run that diverged: everything is written, but there is no unlearned model."""
 UNMET = 4
-"""Exit status of a run towards a target that was not met: the best compromise is written."""
+"""Exit status of a run that missed its target: the best compromise is written."""
 
 
 @singledispatch
 def run(chosen: Any) -> int:
-    """Do what the options ask for and give the exit status."""
-    # 'reproduce', 'store' and 'data' wrap the options of what follows.
+    """Run the command and return its exit status."""
+    # 'reproduce', 'store' and 'data' wrap the options of their subcommand.
     return run(chosen.chosen)

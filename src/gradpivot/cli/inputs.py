@@ -1,4 +1,4 @@
-"""What the options name, loaded: the problem, what to forget, the model to start from."""
+"""Load what the options name: the problem, the split and the model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.cli.console import bar, wants_bars
+from gradpivot.cli.console import bar, wants_progress
 from gradpivot.cli.options.running import ProblemOptions, ProblemRun
 from gradpivot.cli.parser import look_here
 from gradpivot.cli.torchrun import is_first, launched
@@ -35,7 +35,7 @@ def prepare(
     from gradpivot.runs import train_original
 
     if chosen.map and chosen.weights is None:
-        raise GradPivotError("--map renames the keys of a weights file; name that with --weights")
+        raise GradPivotError("--map renames keys of a weights file; add --weights")
     set_threads(chosen.threads)
     problem = problem_of(chosen)
     split = split_of(
@@ -46,21 +46,21 @@ def prepare(
     if chosen.weights is not None:
         return problem, split, _loaded(problem, chosen).to(device)
     how: dict[str, Any] = {"precision": chosen.precision, "compile": chosen.compile, "replicas": replicas}
-    with bar("The original model", wants_bars(chosen.json)) as report:
+    with bar("The original model", wants_progress(chosen.json)) as report:
         return problem, split, train_original(problem, split, chosen.seed, report, device=device, **how)
 
 
 def computed(chosen: ProblemRun) -> dict[str, Any]:
-    """How every run of the command is computed."""
+    """Options passed to every run of the command."""
     return {name: getattr(chosen, name) for name in ("seed", "workers", "precision", "compile")}
 
 
 def problem_of(chosen: ProblemRun) -> Problem:
-    """The problem that the options name, with the model that they name; also from modules where the user stands."""
+    """The problem that the options name, with their model; also from modules in the current folder."""
     from gradpivot.experiments import find_problem, with_model
 
     if chosen.normalise is not None and chosen.model is None:
-        raise GradPivotError("--normalise goes with --model: a problem's own model has its normalisation")
+        raise GradPivotError("--normalise needs --model: a problem's own model already normalises")
     look_here()
     problem = find_problem(chosen.problem)
     return problem if chosen.model is None else with_model(problem, chosen.model, chosen.normalise)
@@ -103,13 +103,13 @@ def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
 
 
 def _loaded(problem: Problem, chosen: ProblemOptions) -> nn.Module:
-    """A model of the problem with the weights of a file, whoever made it."""
+    """The problem's model with the weights of a file."""
     from gradpivot.models import load_foreign
 
     assert chosen.weights is not None
     model = problem.model()
     loaded = load_foreign(model, chosen.weights, chosen.map)
-    if loaded.told and is_first():
+    if loaded.notes and is_first():
         sys.stderr.write(f"gradpivot: {loaded}\n")
     return model.eval()
 
@@ -126,7 +126,7 @@ def split_of(
     from gradpivot.data import ForgetSplit
 
     if sum(given is not None for given in (classes, fraction, indices)) != 1:
-        raise GradPivotError("say what to forget: one of --classes 3, --fraction 0.1 or --indices FILE")
+        raise GradPivotError("name what to forget: one of --classes 3, --fraction 0.1 or --indices FILE")
     target = problem.target
     train, test = problem.load()
     if classes is not None:
@@ -139,18 +139,18 @@ def split_of(
     except OSError as error:
         raise GradPivotError(f"cannot read the indices in {indices}: {error.strerror}") from None
     except ValueError as error:
-        raise GradPivotError(f"{indices} must hold whole numbers, one a line ({error})") from None
+        raise GradPivotError(f"{indices} must hold integers, one per line ({error})") from None
     return ForgetSplit.by_index(train, test, chosen, target=target)
 
 
 def refuse_file(folder: Path) -> None:
-    """Raise if what should become a folder is a file."""
+    """Raise if the output folder is a file."""
     if folder.exists() and not folder.is_dir():
         raise GradPivotError(f"{folder} is a file; name a folder with --out")
 
 
 def set_threads(threads: int) -> None:
-    """How many threads torch uses in this process."""
+    """Set the number of torch threads."""
     import torch
 
     if threads < 1:

@@ -1,4 +1,4 @@
-"""Ending a command cleanly, whoever asks for it."""
+"""Handle SIGTERM like Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["terminating"]
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """SIGTERM, which batch systems send, ends the block as Ctrl-C does."""
+    """SIGTERM, which batch systems send, ends the block like Ctrl-C."""
 
     def stop(number: int, frame: Any) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The judge command: samples of a generator, what a classifier calls them, how far they are from real images."""
+"""The command judge: score the samples of generators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gradpivot.cli.console import bar, say_one, wants_bars
+from gradpivot.cli.console import bar, say_one, wants_progress
 from gradpivot.cli.dispatch import run
 from gradpivot.cli.inputs import device_named, problem_of, refuse_file, set_threads, split_of
 from gradpivot.cli.options.running import JudgeOptions
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from torch import nn
 
     from gradpivot.data import ForgetSplit
-    from gradpivot.evaluate import Examined, Judging, Scorer
+    from gradpivot.evaluate import Examination, Judging, Scorer
     from gradpivot.experiments import Problem
 
 __all__ = ["KEPT", "scorer_in"]
 
 JUDGED_SCHEMA = "gradpivot.judged/1"
 KEPT = "classifier.safetensors"
-"""Where a classifier that was trained here is kept."""
+"""File name of a classifier that was trained here."""
 
 
 @run.register
 def _(chosen: JudgeOptions) -> int:
-    """Draw from every model that the options name, judge each alike, and keep numbers and pictures."""
+    """Draw samples from every model, score them, and save scores and pictures."""
     from gradpivot.runtime import environment, write_text
 
     refuse_file(chosen.out)
@@ -41,7 +41,7 @@ def _(chosen: JudgeOptions) -> int:
     device, problem = device_named(chosen.device), problem_of(chosen)
     judging = _judging(problem, chosen)
     if chosen.classes is None:
-        raise GradPivotError("say what was to be forgotten, for example --classes 3")
+        raise GradPivotError("name the forgotten classes, for example --classes 3")
     split = split_of(problem, classes=chosen.classes)
     judged = _examined(chosen, problem, judging, split, device)
     facts = {
@@ -57,7 +57,7 @@ def _(chosen: JudgeOptions) -> int:
     }
     text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
     write_text(chosen.out / "judged.json", text)
-    say_one(chosen.json, text, _table(judged), f"Numbers and pictures are in {chosen.out}")
+    say_one(chosen.json, text, _table(judged), f"Scores and pictures are in {chosen.out}")
     return 0
 
 
@@ -80,7 +80,7 @@ def _judging(problem: Problem, chosen: JudgeOptions) -> Judging:
 def _examined(
     chosen: JudgeOptions, problem: Problem, judging: Judging, split: ForgetSplit, device: str
 ) -> dict[str, GenerationScores]:
-    """Every model's scores, those from the folder that were judged like this before."""
+    """Every model's scores; those already in the folder are not computed again."""
     from gradpivot.cli.interrupt import terminating
     from gradpivot.experiments import find_problem
 
@@ -92,7 +92,7 @@ def _examined(
         keys = {name: _key(model, judge, judging, split) for name, model in models.items()}
         judged = {name: scores for name, key in keys.items() if (scores := _kept(chosen.out, name, key))}
         for name in (name for name in models if name not in judged):
-            with bar(f"Samples of {name}", wants_bars(chosen.json)) as report:
+            with bar(f"Samples of {name}", wants_progress(chosen.json)) as report:
                 found = scorer.examine(models[name], split, report)
             judged[name] = _keep(chosen.out, name, keys[name], found)
     return {name: judged[name] for name in models}
@@ -124,7 +124,7 @@ def _key(model: nn.Module, classifier: nn.Module, judging: Judging, split: Forge
 
 
 def _kept(folder: Path, name: str, key: str) -> GenerationScores | None:
-    """What was judged before, if it was the same; a file that cannot be read is judged anew."""
+    """Saved scores with the same key; None for an unreadable file."""
     try:
         kept = json.loads((folder / f"{name}.scores.json").read_text(encoding="utf-8"))
         found = GenerationScores.from_dict(kept["scores"]) if kept["key"] == key else None
@@ -133,8 +133,8 @@ def _kept(folder: Path, name: str, key: str) -> GenerationScores | None:
     return found if (folder / f"{name}.png").exists() else None
 
 
-def _keep(folder: Path, name: str, key: str, found: Examined) -> GenerationScores:
-    """Write a model's pictures and scores as soon as they are there: the next may take an hour."""
+def _keep(folder: Path, name: str, key: str, found: Examination) -> GenerationScores:
+    """Save a model's pictures and scores at once: the next model may take an hour."""
     from gradpivot.runtime import write_text
 
     assert found.pictures is not None
@@ -145,12 +145,12 @@ def _keep(folder: Path, name: str, key: str, found: Examined) -> GenerationScore
 
 
 def _name(file: Path) -> str:
-    """What a model is called: its file, or its folder where all files are called the same."""
+    """A model's name: its file, or its folder for a model.safetensors."""
     return file.absolute().parent.name if file.stem == "model" else file.stem
 
 
 def scorer_in(problem: Problem, folder: Path, device: str, classifier: Path | None = None, *, quiet: bool) -> Scorer:
-    """How a problem's models are scored; a classifier that judges samples is kept in ``folder``, for a rerun."""
+    """The problem's scorer; a classifier for samples is saved in ``folder`` for a rerun."""
     from gradpivot.models import save_weights
 
     load = classifier_in(folder, device, classifier, quiet=quiet)
@@ -167,14 +167,14 @@ def scorer_in(problem: Problem, folder: Path, device: str, classifier: Path | No
 def classifier_in(
     folder: Path, device: str, given: Path | None = None, *, quiet: bool = False
 ) -> Callable[[Problem], nn.Module]:
-    """Gives the model that judges, from the file that was given, or trained; kept in ``folder``."""
+    """Loads the classifier from the given file, or trains it and saves it in ``folder``."""
 
     def load(problem: Problem) -> nn.Module:
         from gradpivot.models import load_foreign
         from gradpivot.runs import everything, original_model
 
         if given is None:
-            with bar("The classifier that judges", wants_bars(quiet)) as report:
+            with bar("The classifier that judges", wants_progress(quiet)) as report:
                 model = original_model(problem, everything(problem), 0, folder / KEPT, report)
         else:
             model = problem.model()
@@ -198,7 +198,6 @@ def _table(judged: dict[str, GenerationScores]) -> str:
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     first = next(iter(judged.values()))
     lines.append(
-        f"{first.n:,} samples a model; the classifier is right on {100 * first.classifier_accuracy:.2f} % of real test "
-        f"images"
+        f"{first.n:,} samples per model; classifier accuracy {100 * first.classifier_accuracy:.2f} % on real images"
     )
     return "\n".join(line.rstrip() for line in lines)

@@ -1,4 +1,4 @@
-"""The commands that tell what there is: methods and completion."""
+"""The commands methods and completion."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def _(chosen: options.MethodsOptions) -> int:
         look_here()
         method_class(chosen.pattern)
     found = [method_class(name) for name in list_methods(chosen.pattern)]
+    if not found:
+        method_class(chosen.pattern)  # Raises, with the nearest name.
     if chosen.json:
         say_json(json.dumps([_described(method) for method in found], indent=2))
         return 0
@@ -30,7 +32,7 @@ def _(chosen: options.MethodsOptions) -> int:
     table = Table("method", "what it does", "knob", box=None, pad_edge=False)
     for method in found:
         table.add_row(method.name, (method.__doc__ or "").splitlines()[0], method.knob or "")
-    say(table, "Settings of one: gradpivot unlearn METHOD --help")
+    say(table, "Settings of a method: gradpivot unlearn METHOD --help-all")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The entry point: parse, run, and turn what people can cause into one line and an exit status."""
+"""The entry point: parse, run, and turn user errors into one line and an exit status."""
 
 from __future__ import annotations
 
@@ -34,40 +34,39 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _done(words: list[str]) -> int:
-    """Run one command, and tell what went wrong."""
+    """Run one command and report errors."""
     try:
         if words in (["--version"], ["-V"]):
             sys.stdout.write(f"gradpivot {__version__}\n")
             return 0
         from gradpivot.cli.commands import run
 
-        return run(_parsed(words or ["--help"]))
+        return run(_parsed(words))
     except KeyboardInterrupt as stopped:
         if launched():
-            # torchrun passes Ctrl-C on once more, to processes that the terminal has told already.
+            # torchrun forwards Ctrl-C to processes that already got it from the terminal.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         where = f" ({stopped})" if str(stopped) else ""
         return _say(
-            f"interrupted{where}; finished runs and checkpoints are kept. Start the same command again to continue",
-            INTERRUPTED,
+            f"interrupted{where}; finished runs and checkpoints are kept. Run the same command to continue", INTERRUPTED
         )
     except GradPivotError as error:
         return _say(str(error), 1, of_others=type(error).__name__ == "LostProcessError")
     except BrokenPipeError:
         return 0
     except SystemExit as stop:
-        # What rich makes of a broken pipe.
+        # How rich reports a broken pipe.
         if isinstance(stop.__context__, BrokenPipeError):
             return 0
         raise
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            return _say("the disk is full; free some space and start the same command again to continue", 1)
+            return _say("the disk is full; free some space and run the same command to continue", 1)
         return _say(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)
 
 
 def _flush() -> None:
-    """Write what is left to write, unless the reader (head, less) has seen enough and gone: then nothing is wrong.
+    """Flush standard output; a reader that has gone (head, less) is no error.
 
     Here and not as Python ends, where a reader that has gone is a traceback and the status 120.
     """
@@ -79,12 +78,12 @@ def _flush() -> None:
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
     except OSError:
-        # A full disk, say: Python tries once more as it ends, and tells.
+        # A full disk, for example: Python tries again at exit and reports it.
         pass
 
 
 def _parsed(words: list[str]) -> Any:
-    """The options; of several processes the first one tells what is wrong with them, or shows the help."""
+    """Parse the options; of several processes only the first prints errors and help."""
     from gradpivot.cli.options.running import UnlearnOptions
     from gradpivot.cli.parser import parse
 

@@ -1,4 +1,4 @@
-"""From words to options: one parser for all commands, with options also from a protocol and a YAML file."""
+"""Parse the command line, with options also from a protocol and a YAML file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import tyro
 import yaml
 
 from gradpivot.cli import options
-from gradpivot.errors import GradPivotError
+from gradpivot.cli.help import command_help, main_help, nested_help, shown_options
+from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.methods import list_methods, method_class
 from gradpivot.runtime import import_path
 
@@ -40,87 +41,189 @@ _DATA: dict[str, type[Any]] = {
     "check": options.DataCheckOptions,
 }
 _CONFIG = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.CascadeSubcommandArgs)
-_ABOUT = """Controllable machine unlearning: make a trained PyTorch model forget, as much as you ask for and no more.
-
-  gradpivot demo                                   a frontier of a real model, in a minute
-  gradpivot unlearn cup --gamma 0.5 --classes 3    forget the digit 3
-  gradpivot train --problem digits                 a model of your own to begin with
-  gradpivot sweep digits --store runs/digits       every method, every digit, compared
-  gradpivot methods                                what there is
-  gradpivot --version
-"""
+_HELP = ("--help", "-h", "--help-all")
+_NESTED = {
+    "reproduce": ("Run an experiment of the paper.", _EXPERIMENTS),
+    "store": ("Export, import or check the finished runs of a sweep.", _STORE),
+    "data": ("Download, list or check datasets and weights.", _DATA),
+}
+_GROUPS: dict[str, dict[str, type[Any] | None]] = {
+    "Start": {"demo": options.DemoOptions},
+    "Forget": {
+        "unlearn": options.UnlearnOptions,
+        "trace": options.TraceOptions,
+        "train": options.TrainOptions,
+        "judge": options.JudgeOptions,
+    },
+    "Compare methods": {
+        "methods": options.MethodsOptions,
+        "sweep": options.SweepOptions,
+        "compare": options.CompareOptions,
+        "recipes": options.RecipesOptions,
+        "store": None,
+        "reproduce": None,
+    },
+    "Look at results": {"report": options.ReportOptions, "rerun": options.RerunOptions},
+    "Set up": {"data": None, "completion": options.CompletionOptions},
+}
+"""Commands as the help lists them; None for those that have commands of their own."""
+_COMMANDS = {name: kind for group in _GROUPS.values() for name, kind in group.items()}
 
 
 def parse(words: Sequence[str]) -> Any:
     """The options of the command that the words name.
 
-    Exits with status 2 and a hint for a word that is no option, as command lines do, and for a value that is none with
-    the one line that its setting has for it.
+    Exits with status 0 after help, and with status 2 and one line for a word that is wrong.
     """
-    words, told = _with_file_and_protocol(list(words)), io.StringIO()
+    words = list(words)
     try:
-        with redirect_stderr(told):
+        _check_command(words)
+        if not words or set(_HELP) & set(words):
+            sys.stdout.write(_help(words))
+            raise SystemExit(0)
+        _check_options(words)
+    except _UsageError as error:
+        sys.stderr.write(f"gradpivot: {error}\n")
+        raise SystemExit(2) from None
+    return _parsed(_with_file_and_protocol(words))
+
+
+class _UsageError(GradPivotError):
+    """A word that is no command, method or option."""
+
+
+def _parsed(words: Sequence[str]) -> Any:
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
             chosen = _by_tyro(words)
     except SystemExit as stop:
-        if (error := _refusal(stop)) is not None:
-            sys.stderr.write(f"gradpivot: {' '.join(str(error).split())}\n")
-            raise SystemExit(2) from None
         if not stop.code:
             raise
-        # Once more, to the terminal itself, which has a width and colours.
-        return _by_tyro(words)
-    sys.stderr.write(told.getvalue())
+        error = _refusal(stop)
+        line = _without_box(said.getvalue(), words[0]) if error is None else str(error)
+        sys.stderr.write(f"gradpivot: {' '.join(line.split())}\n")
+        raise SystemExit(2) from None
+    sys.stderr.write(said.getvalue())
     return chosen
 
 
 def _by_tyro(words: Sequence[str]) -> Any:
     return tyro.extras.subcommand_cli_from_dict(
-        _commands(), prog="gradpivot", description=_ABOUT, args=words, config=_CONFIG
+        {name: _options_of(name) for name in _COMMANDS}, prog="gradpivot", args=words, config=_CONFIG
     )
 
 
+def _without_box(text: str, command: str) -> str:
+    """The parser's message in one line, without its frame and the help below it."""
+    parts = [line.strip("│ ") for line in text.splitlines() if not re.match(r"\s*[╭╰├]", line)]
+    line = " ".join(part for part in parts if part and not set(part) <= set("─ "))
+    line = re.split(r" Argument helptext| For full helptext|Missing from [^:]*:", f" {line}")[0].strip()
+    return line or f"'{command}' lacks a required argument; see 'gradpivot {command} --help'"
+
+
 def _refusal(stop: SystemExit) -> GradPivotError | None:
-    """What one of our settings said of its value, if that is why the parser gave up; it draws a box around it."""
+    """The error that a setting raised for its value, if that is why parsing failed."""
     cause: BaseException | None = stop
     while cause is not None and not isinstance(cause, GradPivotError):
         cause = cause.__cause__ or cause.__context__
     return cause
 
 
+def _check_command(words: Sequence[str]) -> None:
+    """Raise if the first words name no command."""
+    if not words or words[0].startswith("-"):
+        return
+    command = words[0]
+    if command not in _COMMANDS:
+        hint = did_you_mean(command, _COMMANDS)
+        raise _UsageError(f"there is no command {command!r}{hint} See 'gradpivot --help'")
+    if command in _NESTED and len(words) > 1 and not words[1].startswith("-"):
+        kinds = _NESTED[command][1]
+        if words[1] not in kinds:
+            hint = did_you_mean(words[1], kinds)
+            raise _UsageError(f"there is no {command} {words[1]!r}{hint} Choose from {', '.join(kinds)}")
+    named = words[1] if command in _WITH_METHOD and len(words) > 1 else ""
+    if named and not named.startswith("-") and not _is_path(named) and named not in list_methods():
+        hint = did_you_mean(named, list_methods())
+        raise _UsageError(f"there is no method {named!r}{hint} See 'gradpivot methods'")
+
+
+def _check_options(words: Sequence[str]) -> None:
+    """Raise if a word looks like an option and is none."""
+    command = words[0]
+    kind = _NESTED[command][1].get(words[1]) if command in _NESTED and len(words) > 1 else _COMMANDS.get(command)
+    if kind is None or any(_is_path(word) for word in words):
+        return
+    known = {one.flag for one in shown_options(kind)}
+    if command in _WITH_METHOD:
+        place = _place_of_method(words[1:])
+        # A file may name the method, and the parser then knows its options.
+        names = list_methods() if place is None and _value_of("--config", words) else [words[1:][place or 0]]
+        names = names if place is not None or len(names) > 1 else ["cup"]
+        known |= {f"--{f.name.replace('_', '-')}" for name in names for f in dataclasses.fields(method_class(name))}
+    for word in words[1:]:
+        flag = word.partition("=")[0].replace("_", "-")
+        plain = flag.replace("--no-", "--", 1)
+        if flag.startswith("--") and not {flag, plain, plain.replace("--", "--no-", 1)} & known and flag != "--":
+            hint = did_you_mean(flag, known)
+            raise _UsageError(f"'{command}' has no option {word!r}{hint} See 'gradpivot {command} --help-all'")
+
+
+def _help(words: Sequence[str]) -> str:
+    """The help that the words ask for."""
+    named = [word for word in words if not word.startswith("-")]
+    if not named:
+        return main_help({title: {name: _about(name) for name in group} for title, group in _GROUPS.items()})
+    command, everything = named[0], "--help-all" in words
+    if command in _NESTED:
+        about, kinds = _NESTED[command]
+        if len(named) == 1:
+            return nested_help(command, about, {name: _first_line(kind) for name, kind in kinds.items()})
+        return command_help(f"{command} {named[1]}", kinds[named[1]], everything=everything)
+    kind = _COMMANDS[command]
+    assert kind is not None
+    if command not in _WITH_METHOD:
+        return command_help(command, kind, everything=everything)
+    place = _place_of_method(words[1:])
+    if place is not None:
+        look_here()
+    method = method_class("cup" if place is None else words[1:][place])
+    methods = {name: _first_line(method_class(name)) for name in list_methods()}
+    return command_help(command, kind, everything=everything, methods=methods, method=method)
+
+
+def _about(command: str) -> str:
+    kind = _COMMANDS[command]
+    return _NESTED[command][0] if kind is None else _first_line(kind)
+
+
+def _first_line(kind: type[Any]) -> str:
+    return (kind.__doc__ or "").splitlines()[0]
+
+
 def print_completion(shell: str) -> None:
     """Write a completion script to standard output."""
     try:
-        parse(["--tyro-print-completion", shell])
+        _parsed(["--tyro-print-completion", shell])
     except SystemExit as done:
         if done.code:
             raise
 
 
-def _commands() -> dict[str, Callable[..., Any]]:
-    return {
-        "demo": options.DemoOptions,
-        "train": options.TrainOptions,
-        "unlearn": _choosing_method(options.UnlearnOptions),
-        "trace": _choosing_method(options.TraceOptions),
-        "judge": options.JudgeOptions,
-        "reproduce": _nested("Run one of the paper's experiments, or ours.", _EXPERIMENTS),
-        "sweep": options.SweepOptions,
-        "compare": options.CompareOptions,
-        "recipes": options.RecipesOptions,
-        "store": _nested("Export, import or check the finished runs of a sweep.", _STORE),
-        "data": _nested("Get, list or check data sets and weights.", _DATA),
-        "methods": options.MethodsOptions,
-        "rerun": options.RerunOptions,
-        "report": options.ReportOptions,
-        "completion": options.CompletionOptions,
-    }
+def _options_of(command: str) -> Callable[..., Any]:
+    if command in _NESTED:
+        return _nested(*_NESTED[command])
+    kind = _COMMANDS[command]
+    assert kind is not None
+    return _choosing_method(kind) if command in _WITH_METHOD else kind
 
 
 def _choosing_method(command: type[Any]) -> type[Any]:
     """The command's options with every registered method as a subcommand, CUP if none is named."""
     choice = tyro.extras.subcommand_type_from_defaults(
         {name: method_class(name)() for name in list_methods()},
-        descriptions={name: (method_class(name).__doc__ or "").splitlines()[0] for name in list_methods()},
+        descriptions={name: _first_line(method_class(name)) for name in list_methods()},
         prefix_names=False,
     )
     default = dataclasses.field(default=method_class("cup")())
@@ -137,8 +240,7 @@ def _choosing_method(command: type[Any]) -> type[Any]:
 def _nested(about: str, kinds: Mapping[str, type[Any]]) -> type[Any]:
     """A command that has commands of its own."""
     choices = [
-        Annotated[kind, tyro.conf.subcommand(name, description=(kind.__doc__ or "").splitlines()[0])]
-        for name, kind in kinds.items()
+        Annotated[kind, tyro.conf.subcommand(name, description=_first_line(kind))] for name, kind in kinds.items()
     ]
     return dataclasses.make_dataclass("NestedOptions", [("chosen", Union[*choices])], namespace={"__doc__": about})
 
@@ -184,9 +286,9 @@ def _with_file_and_protocol(words: list[str]) -> list[str]:
 
 
 def _training_words(recipe: str, typed: Sequence[str], settings: Mapping[str, Any]) -> list[str]:
-    """A training recipe's settings as words: typed ones come after them and win, be they defaults or not."""
-    if recipe not in ("problem", "paper", "short") or {"--help", "-h"} & set(typed):
-        # What is mistyped is told by the parser; help needs no problem, which would import torch.
+    """A training recipe's settings as words; typed options come after them and win."""
+    if recipe not in ("problem", "paper", "short"):
+        # The parser says what is wrong with it.
         return []
     from gradpivot.experiments import find_problem
 
@@ -197,17 +299,17 @@ def _training_words(recipe: str, typed: Sequence[str], settings: Mapping[str, An
 
 
 def look_here() -> None:
-    """Find modules where the user stands: a console script, unlike "python -m", does not."""
+    """Import modules from the current folder, as "python -m" does and console scripts don't."""
     sys.path.insert(0, str(Path.cwd()))
 
 
 def _is_path(word: Any) -> TypeGuard[str]:
-    """Whether it can only be somebody's own method: my_module:MyMethod."""
+    """Whether the word is an import path: my_module:MyMethod."""
     return isinstance(word, str) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", word) is not None
 
 
 def _place_of_method(words: Sequence[str]) -> int | None:
-    """Where a method is named; the value of an option that happens to be called like one does not count."""
+    """The position of the method's name; option values don't count."""
     flags = {f"--{f.name}" for kind in vars(options).values() if dataclasses.is_dataclass(kind)
              for f in dataclasses.fields(kind) if f.type == "bool"}  # fmt: skip
     for place, word in enumerate(words):
@@ -219,7 +321,7 @@ def _place_of_method(words: Sequence[str]) -> int | None:
 
 
 def _value_of(option: str, words: Sequence[str]) -> str | None:
-    """What was typed after an option, if it was."""
+    """The value typed after an option, if any."""
     for i, word in enumerate(words):
         if word == option and i + 1 < len(words):
             return words[i + 1]

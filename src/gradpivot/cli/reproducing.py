@@ -1,4 +1,4 @@
-"""The experiments of the paper and ours: reproduce toy, digits, cifar10-class, ddpm and vae."""
+"""The command reproduce: toy, digits, cifar10-class, ddpm and vae."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 from gradpivot.cli import options
-from gradpivot.cli.console import bar, counted, say_one, say_sweep, wants_bars
+from gradpivot.cli.console import bar, counted, say_one, say_sweep, wants_progress
 from gradpivot.cli.dispatch import run
 from gradpivot.cli.inputs import refuse_file, set_threads, split_of
 from gradpivot.cli.interrupt import terminating
@@ -20,7 +20,7 @@ def _(chosen: options.ReproduceToyOptions) -> int:
     from gradpivot.experiments import run_toy
 
     set_threads(chosen.threads)
-    with bar("Toy, over seeds", wants_bars(chosen.json)) as report:
+    with bar("Toy, over seeds", wants_progress(chosen.json)) as report:
         outcome = run_toy(chosen.seed, chosen.seeds, report)
     chosen.out.mkdir(parents=True, exist_ok=True)
     from gradpivot.report import toy_figure
@@ -71,19 +71,21 @@ def _(chosen: options.ReproduceDdpmOptions) -> int:
 @run.register
 def _(chosen: options.ReproduceVaeOptions) -> int:
     from gradpivot.experiments import run_vae, vae_recipe
-    from gradpivot.report import latent_figure, latent_markdown
+    from gradpivot.report import latent_figure, latent_markdown, save_latent_animation
     from gradpivot.runtime import write_text
 
     refuse_file(chosen.out)
     set_threads(chosen.threads)
     recipe = vae_recipe(chosen.preset, chosen.protocol)
     if chosen.values:
-        # Made first: a γ outside its range is told before anything is trained.
+        # Validates every γ before training anything.
         [dataclasses.replace(recipe.method, gamma=gamma) for gamma in chosen.values]
         recipe = dataclasses.replace(recipe, gammas=chosen.values)
-    with terminating(), bar("VAE over γ", wants_bars(chosen.json)) as report:
+    with terminating(), bar("VAE over γ", wants_progress(chosen.json)) as report:
         outcome = run_vae(recipe, chosen.out, forgotten=chosen.forget, seed=chosen.seed, report=counted(report))
     save_drawn(chosen.out, "latent-map", latent_figure(outcome.panels, chosen.forget))
+    # The first panel is the original, the last the retrained model.
+    save_latent_animation(outcome.panels[1:-1], chosen.out / "latent-map.gif")
     text = json.dumps(outcome.summary, indent=2, ensure_ascii=False) + "\n"
     table = latent_markdown(outcome.summary)
     write_text(chosen.out / "table.md", table)
@@ -95,7 +97,7 @@ def _(chosen: options.ReproduceVaeOptions) -> int:
 def _swept_and_compared(
     chosen: options.ReproduceCifar10ClassOptions | options.ReproduceDdpmOptions, recipe: str
 ) -> int:
-    """A sweep in ``out/store``, then its comparison in ``out``."""
+    """Sweep into ``out/store``, then compare into ``out``."""
     from gradpivot.cli.sweeping import sweep
 
     refuse_file(chosen.out)

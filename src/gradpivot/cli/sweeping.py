@@ -1,4 +1,4 @@
-"""The sweep command: recipe, store and engine put together, and a clean end whatever happens."""
+"""The command sweep: put recipe, store and engine together, and always shut down cleanly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Finished", "asked_for", "finished_runs", "sweep"]
 
 
 def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
-    """Run what is missing; give how it ended and what failed.
+    """Run what is missing and return the final state and the failures.
 
     Raises:
         KeyboardInterrupt: after Ctrl-C or SIGTERM, with everything finished kept and the way to go on told.
@@ -100,7 +100,7 @@ def finished_runs(chosen: CompareOptions) -> Finished:
 
 
 def _kept_apart(records: list[Record]) -> tuple[list[Record], list[str]]:
-    """Runs of other versions, data, models or threads under names of their own: one set of both would be neither's."""
+    """Give runs of other versions, data, models or thread counts series of their own, so that they don't mix."""
     settings: dict[str, dict[str, None]] = defaultdict(dict)
     for record in records:
         settings[record.problem][record.provenance.get("setting_key", "")] = None
@@ -162,7 +162,7 @@ def _names(text: str) -> list[str] | None:
 
 @contextmanager
 def _engine(chosen: SweepOptions, store: Store) -> Iterator[Engine]:
-    """The engine that the options name, stopped at the end of the block whatever happens."""
+    """The engine that the options name, always stopped at the end of the block."""
     engine = start_engine(
         chosen.engine,
         Resources(

@@ -21,26 +21,26 @@ __all__ = ["device_of_process", "is_first", "joined", "launched", "let_others_sp
 
 _VARIABLES = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _SILENT_SECONDS = 3.0
-"""Seconds that a process with nothing to say waits before it ends; torchrun ends it sooner."""
+"""Seconds a silent process waits before it exits; torchrun usually ends it sooner."""
 _WAIT = timedelta(days=1)
-"""How long a process waits for another: the first may train the original for hours. One that dies is seen at once."""
+"""Timeout between processes: the first may train the original for hours. A process that dies is noticed at once."""
 _store: Any = None
-"""What the processes leave each other a word in, once they have joined."""
+"""The store the processes share once they have joined."""
 
 
 def launched() -> bool:
-    """Whether torchrun, or a launcher that sets the same variables, has started several processes."""
+    """Whether torchrun, or a launcher that sets the same variables, started this process."""
     return all(name in os.environ for name in _VARIABLES) and os.environ["WORLD_SIZE"] != "1"
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes and speaks."""
+    """Whether this process writes files and prints."""
     return not launched() or os.environ["RANK"] == "0"
 
 
 @contextmanager
 def joined(kind: str) -> Iterator[Replicas]:
-    """Join the processes that torchrun has started, for the block; alone, if it has not.
+    """Join the processes that torchrun started, for the block; a no-op for a single process.
 
     Args:
         kind: ``cuda`` for a GPU each, which becomes the current device, and NCCL; ``cpu`` for CPUs and gloo.
@@ -70,27 +70,27 @@ def joined(kind: str) -> Iterator[Replicas]:
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if gpus else "gloo", store=_store, rank=rank, world_size=size, timeout=_WAIT
     )
-    # Not in a finally block: after a failure the others are to see that this process has gone.
+    # Not in a finally block: after a failure the others must see that this process is gone.
     yield Replicas.current()
     dist.destroy_process_group()
 
 
 def device_of_process(kind: str) -> str:
-    """The device of that kind (``cpu``, ``cuda``) that is this process's: under torchrun each has a GPU of its own."""
+    """This process's device of that kind (``cpu``, ``cuda``); under torchrun each process has its own GPU."""
     return f"cuda:{os.environ['LOCAL_RANK']}" if kind == "cuda" and launched() else kind
 
 
 def may_speak(message: str, *, of_others: bool = False) -> bool:
-    """Whether this process is to tell a failure: each is told once, by the first process that comes to it.
+    """Whether this process reports a failure: each is reported once, by the first process that hits it.
 
     Args:
         message: What went wrong.
-        of_others: It is that another process has gone; then it is told only if that one has said nothing.
+        of_others: The failure is that another process is gone; it is reported only if that one reported nothing.
     """
     if _store is None:
         if not is_first():
-            # What ends one process before they have met mostly ends the first too, which then speaks, and torchrun
-            # ends this one. If it does not, the failure is this one's own.
+            # A failure before the processes have joined usually hits the first one too, which then reports it, and
+            # torchrun ends this one. If torchrun doesn't, the failure is this process's own.
             let_others_speak()
         return True
     with suppress(Exception):
@@ -103,5 +103,5 @@ def may_speak(message: str, *, of_others: bool = False) -> bool:
 
 
 def let_others_speak() -> None:
-    """Wait a moment: torchrun ends all processes when the first of them ends, and one may yet have to say why."""
+    """Wait a moment: torchrun ends all processes when the first one exits, and another may have to report why."""
     time.sleep(_SILENT_SECONDS)

@@ -1,4 +1,4 @@
-"""The commands that walk along a knob and compare on one problem: demo, trace, report."""
+"""The commands that run a method over its knob: demo and trace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli import options
-from gradpivot.cli.console import bar, counted, quiet, say, say_json, say_result, scores_line, wants_bars
+from gradpivot.cli.console import bar, counted, quiet, say, say_json, say_result, scores_line, wants_progress
 from gradpivot.cli.dispatch import run
 from gradpivot.cli.inputs import computed, device_named, prepare, problem_of, refuse_file, set_threads, split_of
 from gradpivot.errors import GradPivotError
@@ -52,26 +52,27 @@ def _(chosen: options.TraceOptions) -> int:
     from gradpivot.results import check_metric, parse_conditions
     from gradpivot.sweep import Runs, run_study
 
-    # What was typed wrong is told before anything is trained.
+    # Report typos before training anything.
     parse_conditions(chosen.pick or {})
     check_metric(chosen.best)
     over_knob(chosen.method, values=chosen.values or None)
     _check_quick(chosen)
     refuse_file(chosen.out)
     if (chosen.out / "metrics.json").exists():
-        raise GradPivotError(f"{chosen.out} holds a finished run; name another folder with --out")
+        raise GradPivotError(f"{chosen.out} already holds a finished run; name another folder with --out")
     check_traceable(problem_of(chosen).scorer())
     problem, split, model = prepare(chosen, device_named(chosen.device))
+    _refuse_other_trace(chosen, problem, split)
     if chosen.quick:
         return _quick_trace(chosen, problem, split, model)
     method = chosen.method
-    with bar(f"{method.title} over {method.walked}", wants_bars(chosen.json)) as report:
+    with bar(f"{method.title} over {method.active_knob}", wants_progress(chosen.json)) as report:
         comparison = run_study(
             problem,
             split,
             {method.title: over_knob(method, values=chosen.values or None)},
             folder=chosen.out,
-            title=f"{problem.name}: {method.title} over {method.walked}",
+            title=f"{problem.name}: {method.title} over {method.active_knob}",
             report=counted(report),
             provenance={
                 "command": f"gradpivot trace {method.name}, with {split.facts()['kind']} forgetting",
@@ -96,22 +97,33 @@ def _(chosen: options.TraceOptions) -> int:
     return 0
 
 
-@run.register
-def _(chosen: options.ReportOptions) -> int:
+def _refuse_other_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSplit) -> None:
+    """Raise if the folder holds the page of another trace, which this one would replace."""
     from gradpivot.results import Comparison
 
-    write_comparison(Comparison.load(chosen.results), chosen.out or chosen.results.parent, False)
-    return 0
+    file = chosen.out / "results.json"
+    if not file.exists():
+        return
+    found = Comparison.load(file)
+    settings = [point.settings for frontier in found.frontiers for point in frontier.points]
+    own = chosen.method.to_dict()
+    same = ("quick" in found.provenance) == chosen.quick and found.problem.get("name") == problem.name
+    # Compare classes, not split hashes: a trace may have set half of the test data aside for steering.
+    same = same and found.problem.get("classes") == split.facts()["classes"]
+    ignored = {chosen.method.active_knob, "batch_size", "augment"}  # The problem fills these in.
+    same = same and all(value == own.get(name) for s in settings for name, value in s.items() if name not in ignored)
+    if not same:
+        raise GradPivotError(f"{chosen.out} holds a trace with other settings; name another folder with --out")
 
 
 def study(
     problem: Problem, split: ForgetSplit, series: Any, chosen: Any, title: str, seed: int, command: str
 ) -> Comparison:
-    """Run some series of methods on a problem, in the folder and with the options that were chosen."""
+    """Run series of methods on a problem with the chosen options."""
     from gradpivot.sweep import run_study
 
     set_threads(chosen.threads)
-    with bar(f"{problem.name}, seed {seed}", wants_bars(chosen.json)) as report:
+    with bar(f"{problem.name}, seed {seed}", wants_progress(chosen.json)) as report:
         return run_study(
             problem,
             split,
@@ -125,15 +137,15 @@ def study(
 
 
 def write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
-    """results.json, results.csv, figures and the page; the table on the console."""
+    """Write results.json, results.csv, figures and the page, and print the table."""
     from gradpivot.report import (
         conflict_figure,
         console_table,
         frontier_figure,
-        judged,
         measurable,
         metrics_figure,
         point_table,
+        with_reference,
         write_csv,
         write_page,
     )  # fmt: skip
@@ -150,14 +162,14 @@ def write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
     if as_json:
         say_json(text)
     else:
-        # What cannot be measured without a reference has no best run to show: then all are shown.
-        known = all(measurable(judged(frontier, comparison)) for frontier in comparison.frontiers)
+        # Without a reference some measures are unknown, so there is no best run: show all.
+        known = all(measurable(with_reference(frontier, comparison)) for frontier in comparison.frontiers)
         shown = console_table if known else point_table
         say(shown(comparison), f"Open {out / 'report.html'} in a browser; numbers are in {out}")
 
 
 def save_drawn(out: Path, name: str, figure: Any) -> None:
-    """A figure for screens and for print."""
+    """Save a figure as PNG and PDF."""
     from gradpivot.report import save_figure
 
     for ending in ("png", "pdf"):
@@ -169,22 +181,22 @@ def _check_quick(chosen: options.TraceOptions) -> None:
 
     if chosen.quick:
         if chosen.values:
-            raise GradPivotError("a quick trace finds its points itself; leave out --values, or --quick")
+            raise GradPivotError("a quick trace chooses its own points; drop --values or --quick")
         to_the_end(chosen.method, chosen.points)
     elif chosen.points is not None:
-        raise GradPivotError("--points is for --quick; name the settings by --values")
+        raise GradPivotError("--points needs --quick; without it use --values")
 
 
 def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSplit, model: nn.Module) -> int:
-    """The line of one run beside the original and the reference, and which of its points to take."""
+    """Trace the frontier from one run and recommend a point."""
     from gradpivot.api import score, trace
     from gradpivot.models import save_weights
     from gradpivot.sweep import run_study
 
     prepared = problem.prepared(model, split, chosen.method, **computed(chosen))
-    # The reference and the line are scored on the same data.
+    # Score the reference and the line on the same data.
     split, method = prepared.split, prepared.method
-    title = f"{problem.name}: {method.title} over {method.walked}, one run"
+    title = f"{problem.name}: {method.title} over {method.active_knob}, one run"
     beside = run_study(
         problem,
         split,
@@ -205,14 +217,14 @@ def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSp
         points=chosen.points,
         checkpoint=chosen.out / "checkpoint.pt",
         reference=beside.retrained.scores if beside.retrained else None,
-        progress=wants_bars(chosen.json),
+        progress=wants_progress(chosen.json),
         retain_scored=problem.retain_scored,
         **scoring,
         **computed(chosen),
     )
     choice, cost = traced.recommend(), traced.cost
     assert cost is not None
-    # Half of the test data chose; the other half says what was chosen.
+    # Half of the test data chose the point; the other half scores it.
     unseen = score(choice.result.model, split.with_validation(), **scoring)
     told = {
         "cost_in_plain_runs": cost.total,
@@ -229,9 +241,9 @@ def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSp
         return 0
     n = len(traced.points)
     say(
-        f"{n} points for {cost.total:.1f} plain runs, scoring included; a sweep of {n} takes {cost.of_sweep(n):.1f}",
+        f"{n} points for {cost.total:.1f} plain runs with scoring; a sweep of {n} would take {cost.of_sweep(n):.1f}",
         f"Recommended: {traced.points[choice.index].label}; {choice.reason}",
-        f"On test data that had no part in it: {scores_line(unseen)}",
+        f"On held-out test data: {scores_line(unseen)}",
     )
     if chosen.pick:
         say_result(taken, traced.original, chosen.out)

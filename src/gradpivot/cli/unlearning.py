@@ -19,7 +19,7 @@ from gradpivot.cli.console import (
     say_target,
     say_trained,
     scores_line,
-    wants_bars,
+    wants_progress,
     watched_training,
 )
 from gradpivot.cli.dispatch import DIVERGED, UNMET, run
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 _NO_BETTER = 1.2
-"""Times the accuracy of guessing: below it a model is taken for one that was loaded wrongly."""
+"""Factor on chance accuracy below which a model was probably loaded wrongly."""
 
 
 @run.register
@@ -86,7 +86,7 @@ def _(chosen: options.RerunOptions) -> int:
     from gradpivot.runs import read_config, read_metrics
 
     config, before = read_config(chosen.folder), read_metrics(chosen.folder)
-    # The original was kept under the model's own names: there is nothing left to rename.
+    # The original was saved under the model's own keys, so there is nothing to rename.
     config.pop("map", None)
     with tempfile.TemporaryDirectory() as scratch:
         out = chosen.out or Path(scratch) / "run"
@@ -107,26 +107,26 @@ def _(chosen: options.RerunOptions) -> int:
         told = ", ".join(f"{name} {then[name]} then, {now.get(name, 'not measured')} now" for name in different)
         raise GradPivotError(
             f"the second run scored differently: {told}. Compare environment.json: versions, threads or the "
-            f"machine may have changed"
+            f"machine may differ"
         )
     if after["diverged"]:
-        say("The run diverged again, as it did before; there are no scores to compare")
+        say("The run diverged again; there are no scores to compare")
         return DIVERGED
     try:
         line = scores_line(read_scores(now))
-    except (KeyError, TypeError, ValueError):  # of a scorer that is somebody's own
+    except (KeyError, TypeError, ValueError):  # a third party's scorer
         line = json.dumps(now)
-    say(f"The same scores, to the last digit: {line}")
+    say(f"The same scores to the last digit: {line}")
     return 0
 
 
 def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> int:
-    """One run, or one search; of several processes all do it, and the first one writes and speaks."""
+    """One run or one search. Every process computes; the first one writes and prints."""
     from gradpivot.cli.judging import scorer_in
     from gradpivot.runs import refuse_used, write_run
     from gradpivot.targets import Targeted, Targets, check_steerable, check_walkable, forget_checkpoints, unlearn_until
 
-    # What was typed wrong is told before anything is trained.
+    # Report typos before training anything.
     aimed = chosen.until is not None or chosen.keep is not None
     targets = Targets.read(chosen.until, chosen.keep) if aimed else None
     refuse_file(chosen.out)
@@ -136,14 +136,14 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
         check_steerable(targets, problem_of(chosen).scorer())
     device = device_of_process(kind)
     problem, split, model = prepare(chosen, device, replicas)
-    # Samples are judged by class. A generator that forgets records is scored by its losses.
+    # Samples are scored per class. A generator that forgets records is scored by its losses.
     scorer = None
     if split.kind == "class" and problem.judging is not None:
         scorer = scorer_in(problem, chosen.out, device, chosen.classifier, quiet=chosen.json)
     checkpoint = chosen.out / "checkpoint.pt"
-    # torchrun ends the others by SIGTERM when one is lost: nobody has interrupted them, and the one that noticed tells.
+    # torchrun sends SIGTERM to the others when one process is lost; the one that noticed reports it.
     ending = terminating() if replicas.size == 1 else nullcontext()
-    with ending, bar(chosen.method.title, wants_bars(chosen.json)) as report:
+    with ending, bar(chosen.method.title, wants_progress(chosen.json)) as report:
         prepared = problem.prepared(
             model,
             split,
@@ -177,7 +177,7 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
 
 
 def _original_scores(prepared: Prepared) -> Scored:
-    """The scores before the run. A model that knows nothing of its task is told at once."""
+    """The scores before the run; warns about a model at chance level."""
     import numpy as np
 
     from gradpivot.evaluate import Scores
@@ -186,8 +186,8 @@ def _original_scores(prepared: Prepared) -> Scored:
     guess = 1 / len(np.unique(prepared.split.test_labels))
     if isinstance(scores, Scores) and scores.ra < _NO_BETTER * guess and running.replicas.is_first:
         sys.stderr.write(
-            f"gradpivot: the original is right for {100 * scores.ra:.1f} % of what is to be kept, which is no better "
-            f"than a guess; are these its weights (--weights, --map) and its inputs (--normalise)?\n"
+            f"gradpivot: the original classifies {100 * scores.ra:.1f} % of the retain set correctly, no better "
+            f"than chance; are these its weights (--weights, --map) and its inputs (--normalise)?\n"
         )
     return scores
 
@@ -202,7 +202,7 @@ def _keep_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
 
 
 def _config(chosen: options.UnlearnOptions, kind: str, method: Any) -> dict[str, Any]:
-    """The options that decide the numbers, as 'unlearn --config' reads them; no path of this machine."""
+    """The options that decide the results, as 'unlearn --config' reads them; no local paths."""
     given = {name: getattr(chosen, name) for name in ("map", "classes", "fraction", "indices", "until", "keep")}
     given |= {"map": list(chosen.map) or None, "indices": chosen.indices and str(chosen.indices)}
     asked = {name: value for name, value in given.items() if value is not None}
@@ -210,14 +210,14 @@ def _config(chosen: options.UnlearnOptions, kind: str, method: Any) -> dict[str,
 
 
 def _computing(chosen: options.ProblemRun, device: str) -> dict[str, Any]:
-    """The options of every run that decide its numbers."""
+    """The options that decide the results of any run."""
     names = ("problem", "model", "normalise", "seed", "threads", "device", "precision", "compile")
     values = {name: getattr(chosen, name) for name in names} | {"device": device}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _saved_indices(folder: Path, scratch: Path) -> Path:
-    """The forgotten indices of a run as a file; the one it was started with may be gone."""
+    """Write a run's forget indices to a file; the original file may be gone."""
     saved = json.loads((folder / "split.json").read_text(encoding="utf-8"))
     path = scratch / "indices.txt"
     path.write_text("\n".join(map(str, saved["forget_indices"])), encoding="utf-8")

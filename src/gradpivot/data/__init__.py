@@ -1,4 +1,4 @@
-"""What to forget (``ForgetSplit``), the order samples come in, readers of known data sets, download and cache."""
+"""Data: forget and retain sets (``ForgetSplit``), batch order, dataset readers, download and cache."""
 
 import lazy_loader
 

@@ -1,7 +1,6 @@
-"""Random augmentation of whole batches on their device: crops and flips, drawn per sample and epoch.
+"""Random crops and flips, applied to a whole batch on its device.
 
-What a sample looks like in an epoch is a function of (seed, epoch, its index) alone: not of the batch it is in, the
-process that fetches it, or where a run was resumed.
+A sample's augmentation depends only on seed, epoch and index: not on the batch, the process or where a run resumes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from gradpivot.runtime import derive
 __all__ = ["AUGMENTATIONS", "Augmentation", "check_augmentable"]
 
 AUGMENTATIONS = ("none", "crop", "crop_flip")
-"""``crop``: shifted by up to 4 pixels, black beyond the edge. ``crop_flip``: that, and mirrored half of the time."""
+"""``crop``: random crop after padding by 4 black pixels. ``crop_flip``: the same, and a random horizontal flip."""
 _PADDING = 4
 
 
@@ -26,20 +25,20 @@ class Augmentation:
 
     Args:
         kind: One of :data:`AUGMENTATIONS`.
-        samples: How many samples the data set has.
+        samples: Size of the dataset.
         seed: The run's seed.
-        epoch: Which epoch.
+        epoch: Epoch number.
     """
 
     def __init__(self, kind: str, samples: int, seed: int, epoch: int) -> None:
         self._kind = kind
-        # A row for every sample, drawn or not: 2 ms an epoch for 50,000, and no row depends on what is fetched.
+        # Draw for every sample of the dataset, so that no draw depends on the batches (2 ms per epoch for 50,000).
         generator = torch.Generator().manual_seed(derive(seed, "augmentation", epoch))
         self._shifts = torch.randint(0, 2 * _PADDING + 1, (samples, 2), generator=generator)
         self._flips = torch.randint(0, 2, (samples,), generator=generator, dtype=torch.bool)
 
     def __call__(self, images: Tensor, indices: np.ndarray) -> Tensor:
-        """The images (n, c, h, w) of these samples, shifted and mirrored; memory is channels last."""
+        """Augment the images (n, c, h, w) of these samples; the result is in channels-last memory format."""
         at = torch.from_numpy(np.asarray(indices))
         shifts = self._shifts[at].to(images.device, non_blocking=True)
         height, width = images.shape[2:]
@@ -50,24 +49,23 @@ class Augmentation:
             columns = torch.where(flips[:, None], columns.flip(1), columns)
         padded = pad(images, [_PADDING] * 4)
         sample = torch.arange(len(images), device=images.device)
-        # Indices on both sides of the channels put these last: (n, h, w, c), which is how convolutions want them.
+        # Indexing on both sides of the channels puts those last: (n, h, w, c), the fastest layout for convolutions.
         chosen = padded[sample[:, None, None], :, rows[:, :, None], columns[:, None, :]]
         return chosen.permute(0, 3, 1, 2)
 
 
 def check_augmentable(tensors: tuple[Tensor, ...] | None, kind: str) -> None:
-    """Raise unless the data are images in tensors, which crops and flips are for.
+    """Check that the data are images in tensors.
 
     Raises:
-        GradPivotError: with the way out.
+        GradPivotError: if they are not.
     """
     if tensors is None:
         raise GradPivotError(
-            f"augment is {kind!r}, but the data are not tensors; let the dataset draw its own augmentation, and use "
-            f"augment='none'"
+            f"augment is {kind!r}, but the data are not tensors; augment in the dataset and use augment='none'"
         )
     if tensors[0].ndim != 4:
         raise GradPivotError(
-            f"augment is {kind!r}, but a sample has the shape {tuple(tensors[0].shape[1:])}, not that of an image "
+            f"augment is {kind!r}, but samples have shape {tuple(tensors[0].shape[1:])} instead of "
             f"(channels, height, width); use augment='none'"
         )

@@ -1,4 +1,4 @@
-"""A content digest of any map-style dataset: the same data, the same digest, on every machine."""
+"""Content digest of a map-style dataset, the same on every machine."""
 
 from __future__ import annotations
 
@@ -16,42 +16,41 @@ from gradpivot.data.loader import Collated
 from gradpivot.errors import GradPivotError
 from gradpivot.runtime import derive, isolated, reseed
 
-__all__ = ["dataset_digest", "remember_digest"]
+__all__ = ["cache_digest", "dataset_digest"]
 
 
-class _Known(NamedTuple):
-    """A digest, of which tensors, and how often torch had written to each when it was made."""
+class _CachedDigest(NamedTuple):
+    """A cached digest, its tensors, and their version counters when it was computed."""
 
     tensors: tuple[torch.Tensor, ...]
-    changes: tuple[int, ...]
+    versions: tuple[int, ...]
     digest: str
 
-    def holds_for(self, dataset: TensorDataset) -> bool:
+    def is_valid_for(self, dataset: TensorDataset) -> bool:
         same = len(dataset.tensors) == len(self.tensors) and all(map(is_, dataset.tensors, self.tensors))
-        return same and tuple(tensor._version for tensor in dataset.tensors) == self.changes
+        return same and tuple(tensor._version for tensor in dataset.tensors) == self.versions
 
 
-_remembered: WeakKeyDictionary[TensorDataset, _Known | None] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[TensorDataset, _CachedDigest | None] = WeakKeyDictionary()
 
 
-def remember_digest(dataset: TensorDataset) -> None:
-    """Compute the dataset's digest once, not for every split of it (0.4 s for CIFAR-10).
+def cache_digest(dataset: TensorDataset) -> None:
+    """Cache the dataset's digest, which takes 0.4 s for CIFAR-10, across splits.
 
-    For datasets that we made and whose memory nobody else holds: what is written to a NumPy array behind a tensor
-    cannot be noticed. What torch writes is, and makes the digest anew.
+    Use it only for datasets whose memory is not shared with a NumPy array: torch's in-place writes invalidate the
+    cache, NumPy's go unnoticed.
     """
-    _remembered[dataset] = None
+    _cache[dataset] = None
 
 
 def dataset_digest(dataset: Any) -> str:
-    """SHA-256 over every sample: types, shapes and bytes, in order.
+    """SHA-256 of types, shapes and bytes of all samples, in order.
 
-    One pass over the data. Datasets that draw random augmentations are read under fixed seeds, so that their digest
-    is stable too.
+    Reads each sample under a fixed seed, so that datasets with random augmentation have a stable digest.
     """
     if isinstance(dataset, Collated):
         return dataset_digest(dataset.dataset)
-    # The exact class: a subclass may change what its samples are.
+    # Not isinstance: a subclass may change the samples.
     if type(dataset) is TensorDataset:
         return _of_tensors(dataset)
     digest = hashlib.sha256()
@@ -63,29 +62,29 @@ def dataset_digest(dataset: Any) -> str:
 
 
 def _of_tensors(dataset: TensorDataset) -> str:
-    remembering = dataset in _remembered
-    if remembering and (known := _remembered[dataset]) is not None and known.holds_for(dataset):
-        return known.digest
+    caching = dataset in _cache
+    if caching and (cached := _cache[dataset]) is not None and cached.is_valid_for(dataset):
+        return cached.digest
     digest = hashlib.sha256()
     for tensor in dataset.tensors:
         _update(digest, tensor)
-    if remembering:
-        changes = tuple(tensor._version for tensor in dataset.tensors)
-        _remembered[dataset] = _Known(dataset.tensors, changes, digest.hexdigest())
+    if caching:
+        versions = tuple(tensor._version for tensor in dataset.tensors)
+        _cache[dataset] = _CachedDigest(dataset.tensors, versions, digest.hexdigest())
     return digest.hexdigest()
 
 
 def _update(digest: Any, value: Any) -> None:
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
-        # bfloat16 has no NumPy type; its bytes do.
+        # NumPy has no bfloat16; view it as bytes.
         value = value.contiguous().view(torch.uint8).numpy() if value.dtype is torch.bfloat16 else value.numpy()
     if isinstance(value, np.ndarray | np.generic):
         array = np.ascontiguousarray(value)
         if array.dtype.hasobject:
             raise GradPivotError(
-                "a sample holds an array of Python objects, whose content cannot be hashed; "
-                'name the data yourself with data_id="my-data-v1"'
+                "a sample contains an array of Python objects, which cannot be hashed; "
+                'pass an identifier of the data, such as data_id="my-data-v1"'
             )
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(array.tobytes())
@@ -103,6 +102,6 @@ def _update(digest: Any, value: Any) -> None:
         _update(digest, np.asarray(value))
     else:
         raise GradPivotError(
-            f"a sample holds a {type(value).__name__}, whose content cannot be hashed; "
-            f'name the data yourself with data_id="my-data-v1"'
+            f"a sample contains a {type(value).__name__}, which cannot be hashed; "
+            f'pass an identifier of the data, such as data_id="my-data-v1"'
         )

@@ -1,7 +1,7 @@
-"""Batches by index: device-resident tensors where the data are tensors, a DataLoader where they are not.
+"""Fetch batches by index: from device-resident tensors if the data are tensors, otherwise through a DataLoader.
 
-Which samples form a batch is decided by the caller; this file only fetches them. A sample drawn through a
-DataLoader is seeded by (seed, epoch, index), so random augmentation does not depend on the number of workers.
+The caller chooses the indices of each batch. The DataLoader seeds each sample by seed, epoch and index, so random
+augmentation does not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from gradpivot.runtime import derive, isolated, reseed
 __all__ = ["Collate", "Collated", "Loader"]
 
 Collate = Callable[[list[Any]], Any]
-"""From a list of samples to a batch, as a DataLoader's ``collate_fn``."""
+"""Turns a list of samples into a batch, like a DataLoader's ``collate_fn``."""
 
 
 class Collated(Dataset[Any]):
-    """A dataset whose samples are put into batches by a ``collate_fn`` of its own.
+    """A dataset with its own ``collate_fn``.
 
     Args:
         dataset: A map-style dataset.
-        collate_fn: Pads, packs or lists samples that cannot be stacked.
+        collate_fn: Pads, packs or lists samples of different sizes.
     """
 
     def __init__(self, dataset: Any, collate_fn: Collate) -> None:
@@ -46,10 +46,10 @@ class Loader:
 
     Args:
         dataset: A map-style dataset. A ``TensorDataset`` is moved to the device once and indexed there; a
-            :class:`Collated` one makes its own batches.
-        device: Where the batches go.
+            :class:`Collated` dataset collates its own batches.
+        device: Device of the batches.
         seed: The run's seed, for random augmentation.
-        workers: Processes that prepare streamed batches; never changes a number.
+        workers: DataLoader workers; they never change the results.
     """
 
     def __init__(self, dataset: Any, device: torch.device, seed: int, workers: int = 0) -> None:
@@ -57,34 +57,34 @@ class Loader:
         self._device = device
         self._seed = seed
         if workers < 0:
-            raise GradPivotError(f"workers is {workers}; give a number of processes, or 0 for none")
+            raise GradPivotError(f"workers is {workers}; it must be 0 or more")
         self._workers = workers
         tensors = _tensors_of(dataset)
         self._resident = None if tensors is None else tuple(tensor.to(device) for tensor in tensors)
 
     def batches(self, indices: Sequence[np.ndarray], epoch: int, augment: str | None = None) -> Iterator[Any]:
-        """One batch per array of indices, in order.
+        """Yield one batch per array of indices, in order.
 
         Args:
-            indices: Which samples.
-            epoch: Decides random augmentation, together with the seed and each sample's index.
-            augment: One of :data:`gradpivot.data.augmentation.AUGMENTATIONS`; None and ``none`` leave samples alone.
+            indices: Sample indices of each batch.
+            epoch: Seeds random augmentation, together with the run's seed and the sample's index.
+            augment: One of :data:`gradpivot.data.augmentation.AUGMENTATIONS`; None means ``none``.
         """
-        change = None
+        augmentation = None
         if augment not in (None, "none"):
             check_augmentable(self._resident, augment)
-            change = Augmentation(augment, len(self._dataset), self._seed, epoch)
+            augmentation = Augmentation(augment, len(self._dataset), self._seed, epoch)
         if self._resident is not None:
             for chosen in indices:
                 at = torch.from_numpy(np.array(chosen)).to(self._device)
                 first, *rest = (tensor[at] for tensor in self._resident)
-                yield (first if change is None else change(first, chosen), *rest)
+                yield (first if augmentation is None else augmentation(first, chosen), *rest)
             return
         loader = DataLoader(
             _Seeded(self._dataset, self._seed, epoch),
             batch_sampler=[chosen.tolist() for chosen in indices],
             num_workers=self._workers,
-            # Without a generator of its own a DataLoader draws from the caller's global one.
+            # By default a DataLoader draws from the caller's global generator.
             generator=torch.Generator().manual_seed(0),
             collate_fn=_collate_of(self._dataset),
         )
@@ -92,36 +92,36 @@ class Loader:
             for batch in loader:
                 yield _moved(batch, self._device)
         except _UnstackableError as error:
-            # A worker process adds its traceback.
+            # Strip the traceback that a worker process adds.
             raise _UnstackableError(str(error).strip().rpartition("UnstackableError: ")[2]) from None
 
 
 class _UnstackableError(GradPivotError):
-    """Samples of different sizes, or of a type that torch cannot put into a batch."""
+    """Samples differ in size or have a type that default_collate does not support."""
 
 
 def _stacked(samples: list[Any]) -> Any:
     try:
         return default_collate(samples)
     except (RuntimeError, TypeError, KeyError) as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise _UnstackableError(
-            f"the samples cannot be stacked into a batch ({told}); pad or pack them in a collate_fn, for example "
+            f"the samples cannot be stacked into a batch ({cause}); pad or pack them in a collate_fn, for example "
             f"ForgetSplit.by_class(train, test, 3, collate_fn=pad)"
         ) from None
 
 
 def _collate_of(dataset: Any) -> Collate:
-    """The dataset's own, also of a Subset of it."""
+    """The collate function of a dataset or of the dataset a Subset wraps."""
     if isinstance(dataset, Collated):
         return dataset.collate_fn
     return _collate_of(dataset.dataset) if isinstance(dataset, Subset) else _stacked
 
 
 def _tensors_of(dataset: Any) -> tuple[torch.Tensor, ...] | None:
-    """The data as tensors, if they are that: a TensorDataset or a Subset of one.
+    """The tensors of a TensorDataset or a Subset of one; None for other classes.
 
-    The exact classes, because a subclass may change what its samples are (augmentation, say).
+    Subclasses do not count: they may change the samples, for example by augmentation.
     """
     if type(dataset) is TensorDataset:
         return dataset.tensors
@@ -132,10 +132,9 @@ def _tensors_of(dataset: Any) -> tuple[torch.Tensor, ...] | None:
 
 
 class _Seeded(Dataset[Any]):
-    """A view of a dataset whose samples are drawn under their own seed.
+    """A view of a dataset that seeds each sample.
 
-    A DataLoader asks for a batch at a time (``__getitems__``), so that the fence around the caller's generators, which
-    costs ten times as much as a seed, is put up once for all of its samples.
+    ``__getitems__`` isolates the caller's generators once per batch: that takes ten times as long as seeding.
     """
 
     def __init__(self, dataset: Any, seed: int, epoch: int) -> None:

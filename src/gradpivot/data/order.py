@@ -1,4 +1,4 @@
-"""Which samples form which batch: a pure function of seed and epoch, so a resumed run sees the same batches."""
+"""Order of samples and batches: a pure function of seed and epoch, so a resumed run sees the same batches."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ __all__ = ["batch_count", "cut", "default_batch_size", "paired_order", "shuffled
 
 
 def shuffled(indices: np.ndarray, seed: int, *position: int | str) -> np.ndarray:
-    """A permutation of ``indices`` that depends on the seed and the position only."""
+    """Permute ``indices``; the order depends only on seed and position."""
     generator = torch.Generator().manual_seed(derive(seed, "order", *position))
     permuted: np.ndarray = indices[torch.randperm(len(indices), generator=generator).numpy()]
     return permuted
 
 
 def batch_count(samples: int, batch_size: int) -> int:
-    """How many batches :func:`cut` makes."""
+    """Number of batches :func:`cut` returns."""
     count = -(-samples // batch_size)
     return count - 1 if batch_size > 1 and count > 1 and samples % batch_size == 1 else count
 
 
 def smallest_batch(samples: int, batch_size: int) -> int:
-    """How many samples the smallest batch that :func:`cut` makes has."""
+    """Size of the smallest batch :func:`cut` returns."""
     rest = samples - batch_size * (batch_count(samples, batch_size) - 1)
     return min(rest, batch_size) if rest < samples else samples
 
 
 def cut(indices: np.ndarray, batch_size: int) -> list[np.ndarray]:
-    """Consecutive batches; the last one may be smaller, but a last single sample joins the batch before it.
+    """Split into consecutive batches; the last may be smaller.
 
-    One sample has no variance to normalise by: BatchNorm in train mode refuses it.
+    A single leftover sample joins the previous batch: BatchNorm in train mode needs at least two.
     """
     starts = [number * batch_size for number in range(batch_count(len(indices), batch_size))]
     return [indices[start:end] for start, end in pairwise([*starts, len(indices)])]
@@ -43,10 +43,10 @@ def cut(indices: np.ndarray, batch_size: int) -> list[np.ndarray]:
 def paired_order(
     forget: np.ndarray, retain: np.ndarray, batch_size: int, seed: int, epoch: int, retain_batch_size: int | None = None
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """One epoch: every forget sample once, beside a fresh random slice of the retain set.
+    """Batches of one epoch: every forget sample once, each batch paired with random retain samples.
 
-    A retain batch is as large as its forget batch, or ``retain_batch_size`` where that is given (at most all of the
-    retain set). Where an epoch needs more than there is to retain, the retain set is gone through again in a new order.
+    A retain batch has the size of its forget batch, or ``retain_batch_size`` if given (at most the retain set). When
+    the retain set is used up, it is reshuffled.
     """
     chosen = cut(shuffled(forget, seed, "forget", epoch), batch_size)
     sizes = [len(batch) if retain_batch_size is None else min(retain_batch_size, len(retain)) for batch in chosen]
@@ -56,9 +56,9 @@ def paired_order(
 
 
 def default_batch_size(n_forget: int) -> int:
-    """The power of two that gives about 16 steps an epoch, between 8 and 256.
+    """The power of two between 8 and 256 that gives about 16 steps per epoch.
 
-    A fixed 256 (the literature's, for 5,000 images) would turn a request to forget 100 samples into one step.
+    The literature's 256, for 5,000 images, would forget 100 samples in a single step.
     """
     ideal = n_forget / 16
     size = 8

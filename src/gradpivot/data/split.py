@@ -1,7 +1,6 @@
-"""What to forget: a split of the training data, frozen, hashed and checked.
+"""Split of the training data into forget and retain sets: immutable, validated and hashed.
 
-One split serves training, retraining, unlearning and evaluation alike, so no two of them can disagree about which
-samples are which.
+Training, retraining, unlearning and evaluation all use the same split.
 """
 
 from __future__ import annotations
@@ -29,27 +28,26 @@ SPLIT_SCHEMA = "gradpivot.split/1"
 Target = Callable[[Any], Any]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ForgetSplit:
     """Train and test data with the training indices to forget and to retain.
 
-    Build one with :meth:`by_class`, :meth:`random`, :meth:`by_index` or :meth:`by_predicate`. Datasets are
-    map-style: ``len(data)`` and ``data[i]`` giving (input, label) or whatever ``target`` reads a label from; a pair
-    of arrays (inputs, labels) will do. Samples of different sizes need a ``collate_fn``, as for a DataLoader; give it
-    to any of these.
+    Build one with :meth:`by_class`, :meth:`random`, :meth:`by_index` or :meth:`by_predicate`. Each takes map-style
+    datasets or pairs of arrays (inputs, labels). Samples are (input, label); ``target`` reads the label of any other
+    form. Samples of different sizes need a ``collate_fn``, as for a DataLoader.
 
     Attributes:
-        train: The data the original model was trained on.
-        test: Never-seen data for the final scores.
-        forget_indices: Sorted indices into ``train`` that must be forgotten, D_f.
-        retain_indices: All the others, D_r.
+        train: Training data of the original model.
+        test: Held-out data for the final scores.
+        forget_indices: Sorted indices of the forget set D_f in ``train``.
+        retain_indices: Sorted indices of the retain set D_r, all the others.
         kind: ``class``, ``random``, ``index`` or ``predicate``.
-        classes: The forgotten classes, for ``class``.
-        seed: What a random split was drawn with.
-        validation: Never-seen data for whatever steers a run; see :meth:`with_validation`.
+        classes: Forgotten classes of a ``class`` split.
+        seed: Seed of a ``random`` split.
+        validation: Held-out data for decisions during a run; see :meth:`with_validation`.
         validation_source: ``given``, ``half of test`` or ``none``.
-        data_id: A name that stands for the data's content, if the user gave one.
-        target: Reads the label of a sample.
+        data_id: Identifier used instead of the data's digest, if given.
+        target: Returns the label of a sample.
     """
 
     train: Any
@@ -66,18 +64,23 @@ class ForgetSplit:
 
     def __post_init__(self) -> None:
         if len(self.forget_indices) == 0:
-            raise GradPivotError("the forget set is empty; name at least one sample to forget")
+            raise GradPivotError("the forget set is empty; it needs at least one sample")
         if len(self.retain_indices) == 0:
-            raise GradPivotError("the forget set is the whole training set; leave something to retain")
+            raise GradPivotError("the forget set is the whole training set; leave at least one sample to retain")
         both = np.concatenate([self.forget_indices, self.retain_indices])
         if not np.array_equal(np.sort(both), np.arange(len(self.train))):
             raise GradPivotError(
                 f"forget and retain indices must be disjoint and cover all {len(self.train)} training samples"
             )
         if len(self.test) == 0:
-            raise GradPivotError("the test set is empty; give some data the model was not trained on")
+            raise GradPivotError("the test set is empty; pass data the model was not trained on")
         for indices in (self.forget_indices, self.retain_indices):
             indices.setflags(write=False)
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.forget_indices):,} to forget, {len(self.retain_indices):,} to retain"
+        classes = f" {', '.join(map(str, self.classes))}" if self.classes else ""
+        return f"ForgetSplit({self.kind}{classes}: {sizes})"
 
     @classmethod
     def by_class(cls, train: Any, test: Any, classes: int | Iterable[int], **options: Any) -> ForgetSplit:
@@ -86,10 +89,10 @@ class ForgetSplit:
         Args:
             train: Training data.
             test: Test data.
-            classes: One label or several.
-            **options: ``validation``, ``data_id``, ``target`` as in the class, and ``collate_fn``.
+            classes: Label or labels to forget.
+            **options: ``validation``, ``data_id`` and ``target`` (see the attributes), and ``collate_fn``.
         """
-        wanted = _whole_numbers("class", classes)
+        wanted = _integers("class", classes)
         train, options = _prepared(train, options)
         labels = _labels(train, options["target"])
         present = np.unique(labels)
@@ -107,7 +110,7 @@ class ForgetSplit:
     def random(cls, train: Any, test: Any, fraction: float, seed: int = 0, **options: Any) -> ForgetSplit:
         """Forget a random fraction of the training samples, drawn with ``seed``."""
         if not 0 < fraction < 1:
-            raise GradPivotError(f"the fraction to forget is {fraction}; it must lie between 0 and 1")
+            raise GradPivotError(f"the fraction to forget is {fraction}; it must be between 0 and 1")
         train, options = _prepared(train, options)
         count = max(1, round(fraction * len(train)))
         generator = torch.Generator().manual_seed(derive(seed, "random split"))
@@ -118,14 +121,14 @@ class ForgetSplit:
     def by_index(cls, train: Any, test: Any, indices: Iterable[int], **options: Any) -> ForgetSplit:
         """Forget exactly these training samples."""
         train, options = _prepared(train, options)
-        wanted = np.asarray(_whole_numbers("index", indices), dtype=np.int64)
+        wanted = np.asarray(_integers("index", indices), dtype=np.int64)
         outside = wanted[(wanted < 0) | (wanted >= len(train))]
         if len(outside):
             raise GradPivotError(
-                f"index {outside[0]} is outside the training set; indices go from 0 to {len(train) - 1}"
+                f"index {outside[0]} is outside the training set; it must be between 0 and {len(train) - 1}"
             )
         if len(np.unique(wanted)) != len(wanted):
-            raise GradPivotError("an index to forget is named twice; name each once")
+            raise GradPivotError("the indices to forget contain duplicates; each may appear only once")
         return cls._with(train, test, wanted, kind="index", **options)
 
     @classmethod
@@ -135,7 +138,7 @@ class ForgetSplit:
         with isolated():
             chosen = [i for i in range(len(train)) if predicate(_sample(train, i))]
         if not chosen:
-            raise GradPivotError("the predicate is true for no training sample: there is nothing to forget")
+            raise GradPivotError("the predicate is true for no training sample, so there is nothing to forget")
         return cls._with(train, test, np.asarray(chosen), kind="predicate", **options)
 
     @classmethod
@@ -156,22 +159,22 @@ class ForgetSplit:
 
     @cached_property
     def test_labels(self) -> np.ndarray:
-        """The labels of the test set."""
+        """Labels of the test set."""
         return _labels(self.test, self.target)
 
     @cached_property
     def test_indices(self) -> np.ndarray:
-        """The test samples TA is measured on: without the forgotten classes for ``class``, all otherwise."""
+        """Test samples that count for TA: all of them, except those of forgotten classes in a ``class`` split."""
         if self.kind != "class":
             return np.arange(len(self.test))
         kept = np.flatnonzero(~np.isin(self.test_labels, self.classes))
         if len(kept) == 0:
-            raise GradPivotError("the test set has no sample of a retained class; TA cannot be measured")
+            raise GradPivotError("the test set has no sample of a retained class; TA needs at least one")
         return kept
 
     @cached_property
     def data_digest(self) -> str:
-        """What stands for the data in the hash: their content's digest, or the user's ``data_id``."""
+        """Identity of the data in the hash: ``data_id`` if given, otherwise a digest of the content."""
         if self.data_id is not None:
             return f"id:{self.data_id}"
         parts = [self.train, self.test]
@@ -181,7 +184,7 @@ class ForgetSplit:
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits over data, kind, indices, classes and seed: the split's identity."""
+        """Identity of the split: hash of data, kind, indices, classes and seed (16 hex digits)."""
         described = json.dumps(self._described(), sort_keys=True).encode()
         return hashlib.sha256(described + self.forget_indices.astype("<i8").tobytes()).hexdigest()[:16]
 
@@ -198,10 +201,10 @@ class ForgetSplit:
         }
 
     def with_validation(self) -> ForgetSplit:
-        """The same split with validation data for steering.
+        """The same split with validation data.
 
-        Given by the user, it stays. Otherwise a fixed random half of the test set becomes the validation set and the
-        other half the test set, so that nothing chosen on the one is scored on it.
+        Keeps validation data that the user passed. Otherwise a fixed random half of the test set becomes the validation
+        set and only the other half remains for testing, so nothing is scored on data it was chosen on.
         """
         if self.validation is not None:
             return self
@@ -209,7 +212,7 @@ class ForgetSplit:
         order = torch.randperm(len(self.test), generator=generator).tolist()
         half = len(order) // 2
         if half == 0:
-            raise GradPivotError("the test set has one sample; give validation data of your own")
+            raise GradPivotError("the test set has only one sample; pass validation data")
         return replace(
             self,
             validation=Subset(self.test, sorted(order[:half])),
@@ -229,10 +232,10 @@ class ForgetSplit:
 
     @classmethod
     def load(cls, path: str | Path, train: Any, test: Any, **options: Any) -> ForgetSplit:
-        """Read a saved split back and check that it belongs to these data.
+        """Load a saved split and check that it belongs to these data.
 
         Raises:
-            GradPivotError: if the file is damaged or was made from other data.
+            GradPivotError: if the file is missing, damaged or was made from other data.
         """
         try:
             saved = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -244,7 +247,7 @@ class ForgetSplit:
         except FileNotFoundError:
             raise GradPivotError(f"there is no split file {path}") from None
         except (ValueError, KeyError, TypeError) as error:
-            raise GradPivotError(f"{path} is not a split file, or is damaged ({error}); make it again") from None
+            raise GradPivotError(f"{path} is damaged or not a split file ({error}); save the split again") from None
         train, options = _prepared(train, options)
         if saved["data"].startswith("id:"):
             options.setdefault("data_id", saved["data"].removeprefix("id:"))
@@ -253,8 +256,8 @@ class ForgetSplit:
             split = split.with_validation()
         if split.hash != expected:
             raise GradPivotError(
-                f"{path} has the hash {expected}, but with these data it is {split.hash}: "
-                f"the file was changed, or the data are not those it was made from"
+                f"{path} has hash {expected}, but with these data it is {split.hash}: the file was edited or made "
+                f"from other data"
             )
         return split
 
@@ -275,12 +278,12 @@ class ForgetSplit:
 def _prepared(train: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     options = dict(options)
     if options.get("target") is None:
-        options["target"] = _second
+        options["target"] = _default_target
     return _as_dataset(train), options
 
 
-def _second(sample: Any) -> Any:
-    """The label of an (input, label) sample or of a dictionary with a usual label name."""
+def _default_target(sample: Any) -> Any:
+    """The label of an (input, label) sample or of a dictionary with a common label key."""
     if isinstance(sample, Mapping):
         for key in ("target", "label", "labels", "y", "targets"):
             if key in sample:
@@ -288,13 +291,12 @@ def _second(sample: Any) -> Any:
     if isinstance(sample, Sequence) and not isinstance(sample, str) and len(sample) == 2:
         return sample[1]
     raise GradPivotError(
-        f"cannot find the label in a sample of type {type(sample).__name__}; pass "
-        f"target=lambda sample: … that returns it"
+        f"cannot find the label in a sample of type {type(sample).__name__}; pass target=lambda sample: … to return it"
     )
 
 
 def _as_dataset(data: Any) -> Any:
-    """A map-style dataset, from one or from a pair of arrays (inputs, labels)."""
+    """Check a map-style dataset, or make one of a pair of arrays (inputs, labels)."""
     if isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "shape") for part in data):
         inputs, labels = (torch.as_tensor(part) for part in data)
         if len(inputs) != len(labels):
@@ -302,8 +304,8 @@ def _as_dataset(data: Any) -> Any:
         return TensorDataset(inputs, labels)
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise GradPivotError(
-            f"a {type(data).__name__} is not a map-style dataset (len(data) and data[i]); "
-            f"wrap an iterable one in a list first"
+            f"{type(data).__name__} is not a map-style dataset (len(data) and data[i]); convert an iterable with "
+            f"list(data)"
         )
     return data
 
@@ -318,26 +320,26 @@ def _sample(dataset: Any, index: int) -> Any:
 
 
 def _labels(dataset: Any, target: Target) -> np.ndarray:
-    """All labels, without loading the inputs where the dataset keeps its labels at hand."""
+    """All labels; avoids loading the inputs if the dataset stores its labels separately."""
     if isinstance(dataset, Collated):
         return _labels(dataset.dataset, target)
     with isolated():
-        if target is _second:
+        if target is _default_target:
             if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
                 return _checked_labels(dataset.tensors[1].numpy(force=True))
             known = getattr(dataset, "targets", None)
-            if known is not None and _agree(known, dataset):
+            if known is not None and _targets_match(known, dataset):
                 known = known.numpy(force=True) if isinstance(known, torch.Tensor) else known
                 return _checked_labels(np.asarray(known))
         return _checked_labels(np.asarray([_label(target, _sample(dataset, i)) for i in range(len(dataset))]))
 
 
-def _agree(known: Any, dataset: Any) -> bool:
-    """Whether ``dataset.targets`` are what the samples say; a target_transform would make them differ."""
+def _targets_match(known: Any, dataset: Any) -> bool:
+    """Whether ``dataset.targets`` match the samples' labels; a target_transform would change those."""
     if len(known) != len(dataset):
         return False
-    places = np.unique(np.linspace(0, len(dataset) - 1, 64).astype(int)).tolist()
-    return all(int(known[i]) == _label(_second, _sample(dataset, i)) for i in places)
+    positions = np.unique(np.linspace(0, len(dataset) - 1, 64).astype(int)).tolist()
+    return all(int(known[i]) == _label(_default_target, _sample(dataset, i)) for i in positions)
 
 
 def _label(target: Target, sample: Any) -> int:
@@ -346,7 +348,7 @@ def _label(target: Target, sample: Any) -> int:
         return int(label)
     except (TypeError, ValueError):
         raise GradPivotError(
-            f"a label is {label!r}; labels are whole numbers, so map yours to 0, 1, … with target=lambda sample: …"
+            f"a label is {label!r}; it must be an integer: map labels to 0, 1, … with target=lambda sample: …"
         ) from None
 
 
@@ -355,20 +357,20 @@ def _checked_labels(labels: np.ndarray) -> np.ndarray:
         labels = labels.reshape(-1)
     if labels.ndim != 1:
         raise GradPivotError(
-            f"the labels have the shape {labels.shape}; give one whole number a sample, not one-hot rows"
+            f"the labels have shape {labels.shape}; they must be one integer per sample, not one-hot vectors"
         )
     return labels
 
 
-def _whole_numbers(what: str, given: Any) -> list[int]:
-    """Classes or indices as a list, from a number, a sequence, an array, a tensor or, for indices, a mask."""
-    array = np.asarray(given.tolist() if hasattr(given, "tolist") else list(given) if _is_many(given) else [given])
+def _integers(what: str, given: Any) -> list[int]:
+    """Convert a number, sequence, array, tensor or (for indices) boolean mask to a list of integers."""
+    array = np.asarray(given.tolist() if hasattr(given, "tolist") else list(given) if _is_iterable(given) else [given])
     if what == "index" and array.dtype == bool:
         return [int(i) for i in np.flatnonzero(array)]
     if array.size and array.dtype.kind not in "iu":
-        raise GradPivotError(f"a {what} to forget is {array.reshape(-1)[0]!r}; give whole numbers")
+        raise GradPivotError(f"a {what} to forget is {array.reshape(-1)[0]!r}; it must be an integer")
     return [int(number) for number in array.reshape(-1)]
 
 
-def _is_many(given: Any) -> bool:
+def _is_iterable(given: Any) -> bool:
     return isinstance(given, Iterable) and not isinstance(given, str | bytes)

@@ -1,4 +1,4 @@
-"""γ as a promise: what counts as forgotten, the ramp to it, the trust region of a step, the line search at the end."""
+"""The dial: steer a run to the degree of forgetting that γ sets (goal, ramp, trust region, line search)."""
 
 import lazy_loader
 

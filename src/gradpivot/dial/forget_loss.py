@@ -1,4 +1,4 @@
-"""A forget loss that also tells how much of its batch is forgotten."""
+"""A forget loss that also measures the degree of forgetting of its batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import no_grad
 
-from gradpivot.loop import has_batch_statistics, statistics_kept
+from gradpivot.loop import has_batch_statistics, preserved_statistics
 from gradpivot.runtime import evaluating, rewinder
 
 if TYPE_CHECKING:
@@ -19,27 +19,27 @@ __all__ = ["ForgetLoss"]
 
 
 class ForgetLoss:
-    """L_f of a batch and its degree of forgetting, from the same forward pass where that can be.
+    """L_f of a batch and its degree of forgetting, from one forward pass where possible.
 
-    A batch of one class that BatchNorm normalises by itself looks like any other and says nothing about UA: in train
-    mode the degree takes a pass of its own, with the running statistics. Where those are recomputed after the run
-    (``recalibrate``), they follow the retain batches alone, as they will then.
+    BatchNorm in train mode normalises a batch of a single class by its own statistics, so its predictions say nothing
+    about UA. The degree then needs a second pass, in eval mode. With ``recalibrate`` only retain batches update the
+    running statistics, as at the end of the run.
 
     Args:
         goal: What counts as forgotten.
         model: The model in training.
         batch: Forget samples.
-        batchnorm: The method's BatchNorm policy.
+        batchnorm: The BatchNorm policy.
     """
 
     def __init__(self, goal: Goal, model: nn.Module, batch: Any, batchnorm: str) -> None:
         self._goal, self._model, self._batch = goal, model, batch
         self._recalibrates = batchnorm == "recalibrate"
         self.degree = 0.0
-        """The mean over the batch, once the loss has been computed."""
+        """Mean degree of the batch; set by calling the loss."""
 
     def __call__(self) -> Tensor:
-        """The loss; sets :attr:`degree`."""
+        """Compute the loss and set :attr:`degree`."""
         if has_batch_statistics(self._model):
             self.degree = self._degree_alone()
             return self._loss_alone()
@@ -48,13 +48,13 @@ class ForgetLoss:
         return loss
 
     def recompute(self) -> Tensor:
-        """The loss as it was computed before, draw by draw: another path might take other random numbers."""
+        """Compute the loss again, on the same code path and so with the same random numbers."""
         if has_batch_statistics(self._model):
             return self._loss_alone()
         return self._goal.forgetting(self._model, self._batch).loss
 
     def _loss_alone(self) -> Tensor:
-        with statistics_kept(self._model) if self._recalibrates else nullcontext():
+        with preserved_statistics(self._model) if self._recalibrates else nullcontext():
             return self._goal.task.forget_loss(self._model, self._batch, self._goal.objective)
 
     def _degree_alone(self) -> float:

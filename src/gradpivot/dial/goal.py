@@ -1,11 +1,11 @@
-r"""What a run by degree is steered to: what counts as forgotten, and how much of it γ = 1 asks for.
+r"""The goal of a run: what counts as forgotten, and the degree of forgetting at γ = 1.
 
-A *class* is forgotten when no sample of it is recognised: the degree of a sample is whether it is misclassified, and
-γ = 1 asks for all of them.
+A *class* is forgotten when all of its samples are misclassified. The degree of a sample is whether it is misclassified;
+γ = 1 is a mean of 1.
 
-*Records* are forgotten when the model is as uncertain about them as about held-out data. A retrained model recognises
-most of them, too: misclassifying them all would destroy what is kept, and show an attacker which they were. The degree
-of a sample is then its uncertainty 1 − p_θ(y|x), and γ = 1 asks for the mean that the original has on held-out data.
+*Records* are forgotten when the model is as uncertain about them as about held-out data. A retrained model classifies
+most of them correctly, so misclassifying them all would hurt the retain set and reveal them to an attacker. The degree
+of a sample is its uncertainty 1 − p_θ(y|x); γ = 1 is the original model's mean on held-out data.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
 
     from gradpivot.data import ForgetSplit
     from gradpivot.loop import Loop
-    from gradpivot.tasks import DoubtingTask, Forgetting, GradualTask, Objective, Task
+    from gradpivot.tasks import Forgetting, GradualTask, Objective, Task, UncertaintyTask
 
-__all__ = ["Goal", "Misclassified", "Unseen", "find_goal", "goal_name", "suited_objective"]
+__all__ = ["Goal", "Misclassified", "Unseen", "find_goal", "resolve_goal", "resolve_objective"]
 
 _FOR_A_CLASS, _FOR_RECORDS = "unlikelihood", "npo"
-"""Unlikelihood pulls most at what a model is sure of, as it is of a class; NPO at what it is uncertain about already,
-which is what a model that has not seen a record gets wrong."""
+"""Unlikelihood has the largest gradient on confident samples, which suits a class. NPO has it on uncertain ones, the
+records that a model without them would get wrong."""
 
 
-def goal_name(kind: str, task: Task, asked: str | None = None) -> str:
-    """``misclassified`` or ``unseen``: what was asked for, else what suits a split of that kind."""
-    if asked is not None:
-        return asked
-    return "unseen" if _are_records(kind, task) else "misclassified"
+def resolve_goal(kind: str, task: Task, name: str | None = None) -> str:
+    """The given goal, or the default for this kind of split: ``misclassified`` or ``unseen``."""
+    if name is not None:
+        return name
+    return "unseen" if _forgets_records(kind, task) else "misclassified"
 
 
-def suited_objective(name: str, kind: str, task: Task) -> Objective:
-    """The objective of that name; for ``suited`` the one that suits a split of that kind."""
+def resolve_objective(name: str, kind: str, task: Task) -> Objective:
+    """Look up an objective; ``suited`` is the default for this kind of split."""
     if name == SUITED:
-        name = _FOR_RECORDS if _are_records(kind, task) else _FOR_A_CLASS
+        name = _FOR_RECORDS if _forgets_records(kind, task) else _FOR_A_CLASS
     return find_objective(name)
 
 
 def find_goal(
-    asked: str | None,
+    name: str | None,
     objective: Objective,
     model: nn.Module,
     task: Task,
@@ -60,61 +60,61 @@ def find_goal(
     loop: Loop,
     settings: DialSettings,
 ) -> Goal:
-    """The goal of a run.
+    """Create the goal of a run.
 
     Args:
-        asked: ``misclassified``, ``unseen``, or None for what suits the split.
+        name: ``misclassified``, ``unseen``, or None for the split's default.
         objective: The forgetting loss.
-        model: The original.
-        task: Runs it on a batch.
-        split: What is forgotten.
-        loop: Gives the samples.
+        model: The original model.
+        task: Runs the model on a batch.
+        split: The data to forget and to retain.
+        loop: Loads the samples.
         settings: The dial's constants.
 
     Raises:
-        GradPivotError: if the task knows no degree, or the goal does not fit the split.
+        GradPivotError: If the task does not measure degrees, or the goal does not fit the split.
     """
     if not task.is_gradual:
         raise GradPivotError(
-            f"{type(task).__name__} has no 'forgetting', which gives the degree of forgetting of a batch; inherit from "
-            f"gradpivot.tasks.GradualTask and add it, or run without the dial (dial='angle' of CUP, no gamma of others)"
+            f"{type(task).__name__} has no 'forgetting' method to measure the degree of forgetting; inherit from "
+            f"gradpivot.tasks.GradualTask, or run without the dial (CUP: dial='angle', other methods: no gamma)"
         )
-    gradual, meant = cast("GradualTask", task), task.meant(objective)
-    if goal_name(split.kind, task, asked) == "misclassified":
-        return Misclassified(gradual, meant)
-    if not task.knows_doubt:
+    objective = task.counterpart(objective)
+    if resolve_goal(split.kind, task, name) == "misclassified":
+        return Misclassified(cast("GradualTask", task), objective)
+    if not task.measures_uncertainty:
         raise GradPivotError(
-            f"{type(task).__name__} has no 'doubting', which gives the model's uncertainty about each sample; inherit "
-            f"from gradpivot.tasks.DoubtingTask and add it, or use goal='misclassified'"
+            f"{type(task).__name__} has no 'uncertainty' method; inherit from gradpivot.tasks.UncertaintyTask, or use "
+            f"goal='misclassified'"
         )
     if split.kind == "class":
         raise GradPivotError(
-            "goal is 'unseen', and a whole class is forgotten: a model that has never seen it does not name it at all; "
-            "use goal='misclassified'"
+            "goal is 'unseen', but the split forgets a whole class, which a model that has never seen it cannot "
+            "predict; use goal='misclassified'"
         )
-    return Unseen.of(model, cast("DoubtingTask", task), meant, split, loop, settings)
+    return Unseen.of(model, cast("UncertaintyTask", task), objective, split, loop, settings)
 
 
-def _are_records(kind: str, task: Task) -> bool:
-    """Whether single samples are forgotten, of a task that knows a model's uncertainty about each."""
-    return kind != "class" and task.knows_doubt
+def _forgets_records(kind: str, task: Task) -> bool:
+    """Whether the split forgets records and the task can measure uncertainty."""
+    return kind != "class" and task.measures_uncertainty
 
 
 @dataclass(frozen=True)
 class Misclassified:
-    """The whole forget set is misclassified, or whatever else the task calls forgotten.
+    """The goal that the whole forget set is misclassified, or otherwise forgotten as defined by the task.
 
     Attributes:
         task: Runs the model on a batch.
-        objective: The forgetting loss, as the task means it.
+        objective: The task's forgetting loss.
     """
 
     task: GradualTask
     objective: Objective
-    counts: ClassVar[bool] = True
-    """Whether a degree is a share of samples, which comes in steps of one."""
+    is_discrete: ClassVar[bool] = True
+    """Whether the degree is a fraction of samples, and so discrete."""
     full: ClassVar[float] = 1.0
-    """The degree that γ = 1 asks for."""
+    """The degree at γ = 1."""
 
     def forgetting(self, model: nn.Module, batch: Any) -> Forgetting:
         """L_f and whether each sample is forgotten, from one forward pass."""
@@ -125,76 +125,76 @@ class Misclassified:
         return self.task.degree(model, batch, self.objective)
 
     def share(self, start: float) -> float:
-        """Fraction of the usual bounds on the losses for a run that begins at a degree of ``start``: all of it."""
+        """Fraction of the usual loss bounds for a run that starts at degree ``start``."""
         return 1.0
 
     def is_reached(self, start: float) -> bool:
-        """Whether there is nothing to forget: never, a run holds what is forgotten already and repairs."""
+        """Always False: the run still repairs the retain loss."""
         return False
 
 
 @dataclass(frozen=True)
 class Unseen:
-    """The model is as uncertain about the forget set as about held-out data.
+    """The goal that the model is as uncertain about the forget set as about held-out data.
 
     Attributes:
         task: Runs the model on a batch.
-        objective: The forgetting loss, as the task means it.
-        full: The mean uncertainty 1 − p_θ(y|x) of the original on held-out data.
+        objective: The task's forgetting loss.
+        full: Mean uncertainty 1 − p_θ(y|x) of the original model on held-out data.
         settings: The dial's constants.
     """
 
-    task: DoubtingTask
+    task: UncertaintyTask
     objective: Objective
     full: float
     settings: DialSettings = field(default_factory=DialSettings)
-    counts: ClassVar[bool] = False
+    is_discrete: ClassVar[bool] = False
 
     @classmethod
     def of(
         cls,
         model: nn.Module,
-        task: DoubtingTask,
+        task: UncertaintyTask,
         objective: Objective,
         split: ForgetSplit,
         loop: Loop,
         settings: DialSettings | None = None,
     ) -> Unseen:
-        """Measure the original on the validation data, once.
+        """Measure the original model on the validation data.
 
         Args:
-            model: The original.
-            task: Runs it on a batch.
-            objective: The forgetting loss, as the task means it.
-            split: Has the validation data; the test data are not looked at.
-            loop: Gives the samples.
+            model: The original model.
+            task: Runs the model on a batch.
+            objective: The task's forgetting loss.
+            split: Provides the validation data; the test data are not used.
+            loop: Loads the samples.
             settings: The dial's constants.
 
         Raises:
-            GradPivotError: if there are none.
+            GradPivotError: If there are no validation data, or the model's outputs on them are not finite.
         """
         settings = settings or DialSettings()
         data = split.validation
         if data is None:
             raise GradPivotError(
-                "forgotten records should look like held-out data, and the split has none to compare with: give "
-                "validation data, or half of the test data by split.with_validation()"
+                "the goal 'unseen' needs held-out data, but the split has no validation data; add some, or use half of "
+                "the test data with split.with_validation()"
             )
         if len(data) == 0:
-            raise GradPivotError("the validation data are empty; give some that the model has never seen")
+            raise GradPivotError("the validation data are empty; add held-out samples")
         measured = shuffled(np.arange(len(data)), loop.seed, "unseen")[: settings.validation_samples]
 
         @torch.no_grad()
         def mean_uncertainty() -> float:
             with isolated(derive(loop.seed, "unseen")):
                 sums = [
-                    task.doubting(model, batch, objective).degree.double().sum().item()
-                    for _, batch in loop.pass_over(model, data, measured, settings.search_batch)
+                    task.uncertainty(model, batch, objective).degree.double().sum().item()
+                    for _, batch in loop.eval_batches(model, data, measured, settings.search_batch)
                 ]
             mean = float(np.sum(sums) / len(measured))
             if not math.isfinite(mean):
                 raise GradPivotError(
-                    "the model's outputs on the validation data are not finite; look for NaN in these data"
+                    "the model's outputs on the validation data are not finite; check these data for NaN"
                 )
             return mean
 
@@ -202,21 +202,21 @@ class Unseen:
 
     def forgetting(self, model: nn.Module, batch: Any) -> Forgetting:
         """L_f and the uncertainty about each sample."""
-        return self.task.doubting(model, batch, self.objective)
+        return self.task.uncertainty(model, batch, self.objective)
 
     def degree(self, model: nn.Module, batch: Any) -> Tensor:
         """The uncertainty about each sample."""
         return self.forgetting(model, batch).degree
 
     def share(self, start: float) -> float:
-        """Less than all of it where the gap is small."""
+        """Proportional to the gap, up to 1."""
         gap = max(self.full - start, self.settings.min_record_gap)
         return min(1.0, gap / self.settings.full_gap)
 
     def is_reached(self, start: float) -> bool:
-        """Records that look like held-out data need not be changed."""
+        """Whether the records already look like held-out data."""
         return self.full - start <= self.settings.min_record_gap
 
 
 Goal = Misclassified | Unseen
-"""What a run is steered by."""
+"""The goal of a run."""

@@ -1,8 +1,8 @@
-r"""The straight line between two sets of weights: θ(s) = θ₀ + s(θ₁ − θ₀).
+r"""Linear interpolation between two sets of weights: θ(s) = θ₀ + s(θ₁ − θ₀).
 
-A model that was unlearned for a few epochs lies near where it came from, and the losses between the two are as smooth
-as they are along the run itself (linear mode connectivity; Frankle et al., 2020, arXiv:1912.05671). So everything
-between "nothing forgotten" and "this much forgotten" can be had for forward passes alone.
+A model unlearned for a few epochs stays close to the original, and the loss along the line between them is smooth
+(linear mode connectivity; Frankle et al., 2020, arXiv:1912.05671). Intermediate degrees of forgetting therefore cost
+forward passes only.
 """
 
 from __future__ import annotations
@@ -14,75 +14,75 @@ from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError
 
-__all__ = ["Segment", "share_with"]
+__all__ = ["Segment", "false_position"]
 
 
 class Segment:
-    """The line between two models of the same shape: weights and floating-point buffers.
+    """The line between two models: parameters and floating-point buffers.
 
     Args:
-        start: θ₀; its values are copied.
+        start: θ₀; copied.
     """
 
     def __init__(self, start: nn.Module) -> None:
         self._start = [tensor.detach().clone() for tensor in _moving(start)]
         self._end: list[Tensor] | None = None
 
-    def ends_at(self, end: nn.Module) -> None:
-        """Make the model's present values θ₁.
+    def set_end(self, end: nn.Module) -> None:
+        """Set θ₁ to the model's current values.
 
         Raises:
-            GradPivotError: if it has other shapes than θ₀.
+            GradPivotError: If the shapes differ from θ₀.
         """
         found = [tensor.detach().clone() for tensor in _moving(end)]
         if [t.shape for t in found] != [t.shape for t in self._start]:
-            raise GradPivotError("the two models have weights of other shapes; there is no line between them")
+            raise GradPivotError("the two models have weights of different shapes; use models of the same architecture")
         self._end = found
 
     @torch.no_grad()
-    def put(self, model: nn.Module, share: float) -> None:
-        """Give ``model`` the weights θ₀ + share·(θ₁ − θ₀); at 0 and 1 the ends, bit for bit."""
+    def interpolate(self, model: nn.Module, share: float) -> None:
+        """Set ``model`` to θ₀ + share·(θ₁ − θ₀), exact at 0 and 1. A share above 1 extrapolates."""
         if self._end is None:
-            raise GradPivotError("the segment has no end yet; call ends_at(model) first")
+            raise GradPivotError("the segment has no end; call set_end(model) first")
         for tensor, start, end in zip(_moving(model), self._start, self._end, strict=True):
             if share in (0, 1):
-                # 0·NaN is NaN: the way back must not pass through the end.
+                # No arithmetic: 0·NaN is NaN, and θ₁ may have diverged.
                 tensor.copy_(end if share else start)
             else:
-                # Beyond 1 it extrapolates.
                 tensor.copy_(torch.lerp(start, end, share))
 
 
 def _moving(model: nn.Module) -> list[Tensor]:
-    """Weights and floating-point buffers; counters stay what they are."""
+    """Parameters and floating-point buffers, without integer counters."""
     tensors = [*model.parameters(), *model.buffers()]
     return [tensor for tensor in tensors if tensor.is_floating_point()]
 
 
-def share_with(
+def false_position(
     measured: Callable[[float], float],
     wanted: float,
     *,
     between: tuple[tuple[float, float], tuple[float, float]],
     tolerance: float,
-    looks: int = 8,
+    max_evaluations: int = 8,
 ) -> tuple[float, float]:
-    """The share at which ``measured`` is nearest to ``wanted``, by false position; and what it is there.
+    """Find the share at which ``measured`` is closest to ``wanted``, by the Illinois variant of false position.
 
-    Scores along a line are smooth, so that where the chord crosses is nearer than the middle; an end that stays twice
-    counts half (the Illinois rule), so that a bend does not hold it there. Of all that was looked at the nearest is
-    given, so that a function that is not quite monotone does no harm.
+    Returns the best point evaluated, so that the function need not be exactly monotone.
 
     Args:
-        measured: The score at a share.
-        wanted: The score to land on.
-        between: Two shares with their scores, the first below ``wanted`` and the second above it.
-        tolerance: Near enough.
-        looks: At most so many measurements.
+        measured: Maps a share to a score.
+        wanted: The target score.
+        between: Two (share, score) pairs, the first below ``wanted`` and the second above.
+        tolerance: Stop within this distance of ``wanted``.
+        max_evaluations: Maximum number of evaluations.
+
+    Returns:
+        The share and its score.
     """
     (low, below), (high, above) = ((share, score - wanted) for share, score in between)
     seen: list[tuple[float, float]] = []
-    for _ in range(looks):
+    for _ in range(max_evaluations):
         share = low + (high - low) * below / (below - above)
         value = measured(share)
         was_below = bool(seen) and seen[-1][1] < wanted

@@ -1,4 +1,4 @@
-"""Every constant of the dial in one place. Losses are in nats; a task's ``loss_unit`` says what a nat is in its own."""
+"""Constants of the dial. Losses are in nats; a task's ``loss_unit`` converts them to its own units."""
 
 from __future__ import annotations
 
@@ -7,49 +7,48 @@ from dataclasses import dataclass
 __all__ = ["SUITED", "DialSettings"]
 
 SUITED = "suited"
-"""The name of the objective that suits what is forgotten: unlikelihood for a class, NPO for records."""
+"""Objective name for the split's default: unlikelihood for a class, NPO for records."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DialSettings:
-    """The constants of :class:`gradpivot.dial.Dial`. They were chosen on digits and hold on MNIST and CIFAR-10.
+    """Constants of :class:`gradpivot.dial.Dial`, tuned on digits and validated on MNIST and CIFAR-10.
 
     Attributes:
         ramp: Fraction of the run over which the target degree rises; the rest holds it and repairs the retain loss.
-        gain: Intensity per unit of lag: 16 points behind the ramp is full intensity.
-        max_intensity: At 1 nothing at all would be done for L_r.
-        min_intensity: Below 0 a run gives back what it forgot too much; that is a correction, not a course.
-        half_weight: Forget samples after which a new observation counts half: one batch says little about a share.
-        repair_above: While L_r stands this much above its start, the run repairs before it forgets more.
-        repair_intensity: Upper bound on the intensity while it does.
-        final_rate: Steps shrink to this fraction by the end, so that the point reached is not left by chance.
-        min_gap: Below this fraction of the full degree there is nothing to forget; the run only holds.
-        retain_tolerance: A step may raise L_r of its own batch by this: what is kept loses 5 % of its likelihood.
-        forget_reach: A step may change L_f by this …
-        forget_reach_share: … plus this fraction of L_f. L_f leaves its plateau like an avalanche: with longer steps a
-            run cannot stop half-way.
-        reference_steps: In a run of more steps each may change less, in proportion: thousands of full ones wander off.
-        curvature: A change may differ from the first-order prediction by this fraction of it, plus the tolerance.
-        revert_above: A step that changed a loss by more than this multiple of what it may is taken back.
-        growth: Factor on the step length while the run lags and uses less than ``growth_below`` of what it may.
+        gain: Intensity per unit of lag; a lag of 0.16 gives full intensity.
+        max_intensity: Maximum intensity; 1 would ignore L_r.
+        min_intensity: Minimum intensity; negative values undo overshoot.
+        half_weight: Batch size at which a new observation gets weight 1/2 in the running means.
+        repair_above: Rise of L_r above its start at which the run repairs it before forgetting more.
+        repair_intensity: Maximum intensity while repairing.
+        final_rate: Fraction that the step length decays to after the ramp, so that the end point is stable.
+        min_gap: Gap to the full degree, as a fraction of it, below which there is nothing to forget.
+        retain_tolerance: Rise of L_r on its own batch that a step may cause: 5 % of the likelihood.
+        forget_reach: Change of L_f that a step may cause …
+        forget_reach_share: … plus this fraction of L_f. L_f drops sharply once it leaves its plateau; longer steps
+            cannot stop half-way.
+        reference_steps: Runs with more steps than this get proportionally smaller bounds per step.
+        curvature: Allowed deviation from the first-order prediction, as a fraction of it, plus ``retain_tolerance``.
+        revert_above: Multiple of its bound at which a step is reverted.
+        growth: Factor on the step length while the run lags and steps use less than ``growth_below`` of their bound.
         growth_below: See ``growth``.
-        growth_lag: Lag below which longer steps are not wanted.
-        max_cut: The step length shrinks by no more than this factor at a time.
-        min_rate: Below this a rate means nothing.
-        max_rate: Above this it would leave the range of numbers in the end.
-        max_move: No step is longer than this fraction of the weights' own norm.
-        full_gap: Records this much less uncertain than held-out data get the whole retain budget; nearer ones less, in
-            proportion.
-        min_record_gap: Records this much less uncertain than held-out data look like them already.
-        validation_samples: Held-out samples that the target of records is measured on, once.
-        search_samples: Samples of each set that the line search measures on: a share is then right to a point.
-        search_tolerance: Accuracy of the line search, as a fraction of the gap between start and full degree.
-        search_batch: Samples a forward pass.
-        extrapolation: How far a run that fell short may be extended along its line, as long as that does no harm.
-        extrapolation_looks: Measurements between two of these.
-        aim_below: The line search aims at this fraction of what the retain loss may rise by (its root), so that the
-            points near it are affordable too.
-        min_share: No shorter part of the line is tried.
+        growth_lag: Minimum lag for longer steps.
+        max_cut: Smallest factor by which the step length shrinks at once.
+        min_rate: Minimum factor on the learning rate.
+        max_rate: Maximum factor on the learning rate.
+        max_move: Maximum step length, as a fraction of the weight norm.
+        full_gap: Gap in uncertainty between records and held-out data that grants the whole retain budget; a smaller
+            gap grants proportionally less.
+        min_record_gap: Gap below which records already look like held-out data.
+        validation_samples: Maximum number of held-out samples for the target of records.
+        search_samples: Maximum number of samples of each set for the line search.
+        search_tolerance: Tolerance of the line search, as a fraction of the gap between start and full degree.
+        search_batch: Batch size of the line search.
+        extrapolation: Points beyond the end of the run that the line search tries if the run fell short.
+        extrapolation_evaluations: Maximum number of evaluations between two of these points.
+        aim_below: Fraction of the root of the retain budget that the line search aims at, to end up below it.
+        min_share: Smallest fraction of the line that is tried.
     """
 
     ramp: float = 0.6
@@ -84,11 +83,11 @@ class DialSettings:
     search_tolerance: float = 0.01
     search_batch: int = 256
     extrapolation: tuple[float, ...] = (1.1, 1.2, 1.35, 1.5)
-    extrapolation_looks: int = 4
+    extrapolation_evaluations: int = 4
     aim_below: float = 0.95
     min_share: float = 0.01
 
     @property
     def retain_budget(self) -> float:
-        """What a whole run may cost in L_r: what it repairs above, and what one step may add."""
+        """Rise of L_r that a whole run may cause: the repair threshold plus one step."""
         return self.repair_above + self.retain_tolerance

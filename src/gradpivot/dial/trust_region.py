@@ -1,12 +1,12 @@
-r"""The trust region: how long a step may be, found from what the last ones did to both losses.
+r"""The trust region: adapts the step length to the observed change of both losses.
 
-After a step both losses are computed on the same batches again. If they changed as a first-order step should, the step
-stays and the next may be longer; if not, the next is shorter, and a step that did harm is taken back. The learning rate
-is where the search begins; what the run ends with hardly depends on it.
+After each step both losses are recomputed on the same batches. If they changed as predicted to first order, the next
+step may be longer; otherwise it is shorter, and a harmful step is reverted. The learning rate is only the initial
+value; the result hardly depends on it.
 
-The theorem behind the pivot (Hwang & Lim, 2025, Theorem 1) promises descent "for a sufficiently small step"; this finds
-that step. It says nothing of the loss whose anchor γ = 0 or 1 stands on, so a rule without a tolerance would never
-accept a step there.
+The theorem behind the pivot (Hwang & Lim, 2025, Theorem 1) guarantees descent "for a sufficiently small step"; this
+finds that step. At γ = 0 or 1 it does not cover one of the losses, so a rule without a tolerance would reject every
+step.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["Change", "TrustRegion"]
 
 
 class Change(NamedTuple):
-    """What a step did to a loss on its own batch.
+    """Change of a loss on its batch by one step.
 
     Attributes:
-        before: The loss before.
-        after: The loss after.
-        predicted: ⟨Δθ, ∇L⟩, the first-order change.
+        before: The loss before the step.
+        after: The loss after the step.
+        predicted: The first-order change ⟨Δθ, ∇L⟩.
     """
 
     before: float
@@ -35,23 +35,23 @@ class Change(NamedTuple):
 
     @property
     def actual(self) -> float:
-        """After minus before."""
+        """The observed change."""
         return self.after - self.before
 
     def by(self, unit: float) -> Change:
-        """The change in another unit."""
+        """The change in units of ``unit``."""
         return Change(self.before / unit, self.after / unit, self.predicted / unit)
 
 
 @dataclass
 class TrustRegion:
-    """Bounds on what one step may do to the two losses.
+    """Bounds on the change of both losses in one step.
 
     Attributes:
-        rate: The factor on the learning rate, found on the way.
-        unit: What a nat is in this task's losses.
-        share: Fraction of the bounds that this run's steps may use.
-        settings: The constants.
+        rate: Current factor on the learning rate.
+        unit: One nat in the task's loss units.
+        share: Fraction of the bounds that the steps of this run may use.
+        settings: Constants.
     """
 
     rate: float = 1.0
@@ -60,44 +60,44 @@ class TrustRegion:
     settings: DialSettings = field(default_factory=DialSettings)
 
     @classmethod
-    def of_run(cls, steps: int, unit: float, share: float = 1.0, settings: DialSettings | None = None) -> TrustRegion:
-        """For a run of so many steps: the more there are, the less each may change.
+    def for_run(cls, steps: int, unit: float, share: float = 1.0, settings: DialSettings | None = None) -> TrustRegion:
+        """Create the trust region of a run; the bounds shrink with the number of steps.
 
         Args:
-            steps: How many.
-            unit: What a nat is in this task's losses.
+            steps: Number of steps.
+            unit: One nat in the task's loss units.
             share: Fraction of the bounds that the run may use.
-            settings: The constants.
+            settings: Constants.
         """
         settings = settings or DialSettings()
         return cls(unit=unit, share=share * min(1.0, settings.reference_steps / steps), settings=settings)
 
     def accept(self, forget: Change, retain: Change, *, grow: bool) -> bool:
-        """Whether the step may stay; sets the length of the next one.
+        """Decide whether to keep the step, and set the length of the next one.
 
-        A loss that became NaN or infinite is a step that must be taken back.
+        A step to a non-finite loss is always rejected.
 
         Args:
-            forget: What it did to L_f.
-            retain: What it did to L_r.
-            grow: Whether longer steps are wanted.
+            forget: Change of L_f.
+            retain: Change of L_r.
+            grow: Whether the next step may be longer.
         """
-        use = self.settings
+        settings = self.settings
         if not (math.isfinite(forget.after) and math.isfinite(retain.after)):
-            self._multiply(use.max_cut)
+            self._multiply(settings.max_cut)
             return False
         forget, retain = forget.by(self.unit), retain.by(self.unit)
-        reach = use.forget_reach + use.forget_reach_share * abs(forget.before)
-        used = max(retain.actual / use.retain_tolerance, abs(forget.actual) / reach) / self.share
+        reach = settings.forget_reach + settings.forget_reach_share * abs(forget.before)
+        used = max(retain.actual / settings.retain_tolerance, abs(forget.actual) / reach) / self.share
         strain = max(used, self._bend(forget), self._bend(retain))
         if strain > 1:
-            self._multiply(max(1 / strain, use.max_cut))
-        elif grow and strain < use.growth_below:
-            self._multiply(use.growth)
-        return used <= use.revert_above
+            self._multiply(max(1 / strain, settings.max_cut))
+        elif grow and strain < settings.growth_below:
+            self._multiply(settings.growth)
+        return used <= settings.revert_above
 
     def _bend(self, change: Change) -> float:
-        """How far the change is from the predicted one, in units of what it may be."""
+        """Deviation from the predicted change, relative to its bound."""
         allowed = self.settings.retain_tolerance + self.settings.curvature * abs(change.predicted)
         return abs(change.actual - change.predicted) / allowed
 
@@ -105,9 +105,9 @@ class TrustRegion:
         self.rate = min(max(self.rate * factor, self.settings.min_rate), self.settings.max_rate)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next step depends on."""
+        """State that the next step depends on."""
         return {"rate": self.rate}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from :meth:`state_dict`."""
+        """Restore from :meth:`state_dict`."""
         self.rate = state["rate"]

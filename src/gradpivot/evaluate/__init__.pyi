@@ -1,10 +1,10 @@
 from .classifiers.evaluation import (
-    Known as Known,
+    PredictionCache as PredictionCache,
     SetPredictions as SetPredictions,
     evaluate as evaluate,
+    fixed_subset as fixed_subset,
+    matching_test_indices as matching_test_indices,
     predictions as predictions,
-    same_kind as same_kind,
-    scored_part as scored_part,
 )
 from .classifiers.membership import threshold_attack as threshold_attack
 from .classifiers.scorer import ClassifierScorer as ClassifierScorer
@@ -26,6 +26,6 @@ from .metrics.registry import (
     steering_metrics as steering_metrics,
     unregister_metric as unregister_metric,
 )
-from .on_test import OnTest as OnTest, score_on_test as score_on_test
-from .scorer import Examined as Examined, Scorer as Scorer, scorer_of as scorer_of
+from .on_test import HeldOutScore as HeldOutScore, score_on_test as score_on_test
+from .scorer import Examination as Examination, Scorer as Scorer, scorer_of as scorer_of
 from .scores import Scored as Scored, Scores as Scores

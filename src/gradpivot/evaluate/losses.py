@@ -1,4 +1,4 @@
-"""The scorer of generators that nobody judges: their losses on forget and retain data."""
+"""The fallback scorer of generators: losses on the forget and retain sets."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["LossScorer", "LossScores"]
 
 @dataclass(frozen=True, kw_only=True)
 class LossScores:
-    """The mean training loss on the two sets; no accuracies, since nobody said what the samples show.
+    """Mean training losses on the two sets. There are no accuracies because no classifier judged the samples.
 
     Attributes:
-        forget_loss: On the forget set: higher = more forgotten. None if the run diverged.
-        retain_loss: On the retain set: lower = better kept.
-        n_forget: Samples of the forget set that were looked at.
-        n_retain: Of the retain set.
+        forget_loss: Loss on the forget set; higher means more forgotten. None if the run diverged.
+        retain_loss: Loss on the retain set; lower is better. None if the run diverged.
+        n_forget: Number of forget samples scored.
+        n_retain: Number of retain samples scored.
     """
 
     metrics: ClassVar[tuple[str, ...]] = ()
@@ -38,33 +38,33 @@ class LossScores:
 
     @property
     def ra(self) -> float:
-        """Not known.
+        """Not available.
 
         Raises:
-            GradPivotError: always.
+            GradPivotError: Always.
         """
         raise self._unknown("RA")
 
     @property
     def ua(self) -> float:
-        """Not known.
+        """Not available.
 
         Raises:
-            GradPivotError: always.
+            GradPivotError: Always.
         """
         raise self._unknown("UA")
 
     def vector(self, metrics: tuple[str, ...] = ()) -> tuple[float, ...]:
-        """Nothing: losses are no coordinates of a frontier."""
+        """An empty tuple: a frontier has no loss axes."""
         if metrics:
             raise self._unknown(metrics[0].upper())
         return ()
 
     def interval(self, metric: str) -> tuple[float, float]:
-        """Not known.
+        """Not available.
 
         Raises:
-            GradPivotError: always.
+            GradPivotError: Always.
         """
         raise self._unknown(metric.upper())
 
@@ -74,7 +74,7 @@ class LossScores:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LossScores:
-        """Read back what :meth:`to_dict` wrote."""
+        """Inverse of :meth:`to_dict`."""
         return cls(**values)
 
     def __str__(self) -> str:
@@ -88,18 +88,18 @@ class LossScores:
     @staticmethod
     def _unknown(metric: str) -> GradPivotError:
         return GradPivotError(
-            f"{metric} is not known: a generator predicts no label, and its samples were not judged; give a scorer "
-            f"(docs/diffusion.md)"
+            f"{metric} is not available: a generator predicts no labels, and no classifier judged its samples; pass a "
+            f"scorer (docs/generators.md)"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossScorer(Scorer):
-    """Scores by the task's training loss, in eval mode and with the same random numbers for every model.
+    """Scores models by the task's training loss, in eval mode and with the same random numbers for every model.
 
     Attributes:
-        task: Whose losses.
-        retain_scored: Look at this many samples of each set; at 1,024 if None.
+        task: Computes the losses.
+        retain_scored: Score this many samples of each set; 1,024 if None.
         workers: Data-loading processes.
     """
 
@@ -108,11 +108,11 @@ class LossScorer(Scorer):
     workers: int = 0
 
     def check(self, split: ForgetSplit) -> None:
-        """Raise for a part of less than one sample."""
+        """Raise for an invalid ``retain_scored``."""
         self.sizes(split)
 
     def scores(self, model: nn.Module, split: ForgetSplit) -> LossScores:
-        """Both losses."""
+        """Mean losses on the forget and retain sets."""
         from gradpivot.evaluate.on_test import mean_loss
 
         forget, retain = (mean_loss(model, split.train, part, self.task, self.workers) for part in self._parts(split))
@@ -124,12 +124,12 @@ class LossScorer(Scorer):
         return LossScores(forget_loss=None, retain_loss=None, n_forget=0, n_retain=0)
 
     def sizes(self, split: ForgetSplit) -> dict[str, int]:
-        """How many samples of each set are looked at."""
+        """Number of samples scored in each set."""
         return dict(zip(("forget", "retain"), map(len, self._parts(split)), strict=True))
 
     def _parts(self, split: ForgetSplit) -> tuple[Any, Any]:
-        from gradpivot.evaluate.classifiers.evaluation import scored_part
+        from gradpivot.evaluate.classifiers.evaluation import fixed_subset
         from gradpivot.evaluate.on_test import TEST_SAMPLES
 
-        many = TEST_SAMPLES if self.retain_scored is None else self.retain_scored
-        return scored_part(split.forget_indices, many), scored_part(split.retain_indices, many)
+        count = TEST_SAMPLES if self.retain_scored is None else self.retain_scored
+        return fixed_subset(split.forget_indices, count), fixed_subset(split.retain_indices, count)

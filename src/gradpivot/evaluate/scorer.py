@@ -1,4 +1,4 @@
-"""How the models of a task are scored: one protocol, whatever the models do."""
+"""The scorer protocol: how the models of a task are scored."""
 
 from __future__ import annotations
 
@@ -16,73 +16,73 @@ if TYPE_CHECKING:
     from gradpivot.runtime import Replicas
     from gradpivot.tasks import Task
 
-__all__ = ["Examined", "Scorer", "scorer_of"]
+__all__ = ["Examination", "Scorer", "scorer_of"]
 
 
-class Examined(NamedTuple):
-    """What scoring one model gave."""
+class Examination(NamedTuple):
+    """The scores of one model, and its samples if it generates any."""
 
     scores: Scored
     pictures: Pictures | None = None
 
 
 class Scorer(ABC):
-    """Scores many models alike.
+    """Scores models of one task.
 
-    A scorer of your own needs :meth:`scores` and :meth:`of_diverged`. Give it to :func:`gradpivot.unlearn`, or let
-    :meth:`gradpivot.tasks.Task.scorer` return it.
+    To write your own, implement :meth:`scores` and :meth:`of_diverged`. Pass it to :func:`gradpivot.unlearn`, or
+    return it from :meth:`gradpivot.tasks.Task.scorer`.
     """
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What Δ and H of its scores are taken on; empty for scores that no frontier can be made of."""
+        """The metrics used by Δ and H; empty if the scores cannot form a frontier."""
         return ()
 
     @property
     def steerable(self) -> tuple[str, ...]:
-        """Which of its scores ``until`` and ``keep`` may be about."""
+        """The metrics allowed in ``until`` and ``keep``."""
         return ()
 
     def check(self, split: ForgetSplit) -> None:  # noqa: B027 - most scorers score anything
-        """Raise for what could not be scored: there may be hours of work before that."""
+        """Raise if models could not be scored on this split. Called before any work starts."""
 
     @abstractmethod
     def scores(self, model: nn.Module, split: ForgetSplit) -> Scored:
-        """The scores of a model as it is.
+        """Score a model.
 
         Raises:
-            NonFiniteError: if what the model gives is not finite.
+            NonFiniteError: If the model's outputs are not finite.
         """
 
     @abstractmethod
     def of_diverged(self, split: ForgetSplit) -> Scored:
-        """The scores that a diverged run counts with."""
+        """The scores assigned to a diverged run."""
 
-    def examine(self, model: nn.Module, split: ForgetSplit, progress: Progress | None = None) -> Examined:
-        """The scores, with pictures of what the model draws where it draws any."""
-        return Examined(self.scores(model, split))
+    def examine(self, model: nn.Module, split: ForgetSplit, progress: Progress | None = None) -> Examination:
+        """Score a model and, for a generator, keep pictures of its samples."""
+        return Examination(self.scores(model, split))
 
     def sizes(self, split: ForgetSplit) -> dict[str, int]:
-        """How many samples of each kind are looked at."""
+        """Number of samples scored in each set."""
         return {"forget": len(split.forget_indices), "retain": len(split.retain_indices)}
 
     def passes(self, split: ForgetSplit) -> int:
-        """Forward passes of a sample that scoring a model takes."""
+        """Number of per-sample forward passes that scoring a model takes."""
         return sum(self.sizes(split).values())
 
-    def in_search(self) -> Scorer:
-        """The scorer to steer a search by, which scores many models: quicker, where that is possible."""
+    def for_search(self) -> Scorer:
+        """A cheaper scorer for searches, which score many models."""
         return self
 
-    def of_one_model(self) -> Scorer:
-        """A scorer for one model on many splits, which may share work between them."""
+    def for_one_model(self) -> Scorer:
+        """A scorer for one model on many splits, which may share work between splits."""
         return self
 
 
 def scorer_of(
     task: Task, *, retain_scored: int | None = None, workers: int = 0, replicas: Replicas | None = None
 ) -> Scorer:
-    """The task's own scorer, else the usual one: RA, UA, TA and MIA of models that predict, losses of others."""
+    """The task's own scorer, else the default: RA, UA, TA and MIA for classifiers, losses for other models."""
     from gradpivot.evaluate.classifiers.scorer import ClassifierScorer
     from gradpivot.evaluate.losses import LossScorer
     from gradpivot.tasks import check_task

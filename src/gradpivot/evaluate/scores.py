@@ -1,6 +1,6 @@
-"""The scores of one model: plain numbers, no torch, ready for JSON.
+"""The scores of one classifier as plain JSON-able numbers. No torch.
 
-What each metric is stands in its description (:mod:`gradpivot.evaluate.metrics`).
+:mod:`gradpivot.evaluate.metrics` describes each metric.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ __all__ = ["Scored", "Scores", "wilson_interval"]
 
 
 class Scored(Protocol):
-    """What the scores of any kind of model have: a classifier's are :class:`Scores`, a generator's others."""
+    """The interface shared by the scores of all kinds of models; see :class:`Scores` for classifiers."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What Δ and H are taken on."""
+        """The metrics used by Δ and H."""
         ...
 
     @property
     def ra(self) -> float:
-        """How much of what is to be kept is right."""
+        """Accuracy on retained data."""
         ...
 
     @property
     def ua(self) -> float:
-        """How much of what is to be forgotten is wrong."""
+        """One minus the accuracy on forgotten data."""
         ...
 
     def vector(self, metrics: tuple[str, ...] = ...) -> tuple[float, ...]:
-        """The scores named, in that order."""
+        """The named metrics, in that order."""
         ...
 
     def interval(self, metric: str) -> tuple[float, float]:
-        """A 95 % interval of a share."""
+        """95 % interval of a fraction."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
@@ -51,23 +51,21 @@ class Scored(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What one forward pass over each set says about a model.
+    """The scores of one classifier, as fractions.
 
     Attributes:
         ra: Accuracy on the retain set.
         ua: One minus the accuracy on the forget set.
         ta: Accuracy on the test set (without the forgotten classes for class-wise forgetting).
-        mia: Share of the forget set that a membership attack calls *non-member*: the ``clean`` form, the
-            best single threshold on the true-label confidence.
-        mia_svc: The same by the paper's RBF-kernel SVC.
-        mia_svc_accuracy: That SVC's accuracy on its own training points.
-        mia_svc_determined: False where the SVC is ill-posed (accuracy below 55 %) and ``mia_svc`` is
-            therefore noise.
+        mia: Fraction of the forget set that a threshold on the true-label confidence classifies as *non-member*.
+        mia_svc: The same with the paper's RBF-kernel SVC.
+        mia_svc_accuracy: That SVC's training accuracy.
+        mia_svc_determined: False where the SVC is ill-posed (accuracy below 55 %), so that ``mia_svc`` is noise.
         n_forget: Size of the forget set.
-        n_retain: Size of the retain set that was scored.
+        n_retain: Number of retain samples scored.
         n_test: Size of the test set in scope.
-        more: The values of further registered metrics by name; each is an attribute too (NaN where it was not
-            measured) and stands beside the others in JSON.
+        more: Names and values of further registered metrics. Each is also an attribute (NaN if not measured) and a
+            key in JSON.
     """
 
     ra: float
@@ -82,7 +80,7 @@ class Scores:
     n_test: int
     more: tuple[tuple[str, float], ...] = ()
 
-    if not TYPE_CHECKING:  # a mistyped attribute is still found by mypy
+    if not TYPE_CHECKING:  # so that mypy still reports misspelt attributes
 
         def __getattr__(self, name: str) -> float:
             for known, value in self.more:
@@ -94,19 +92,19 @@ class Scores:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What Δ and H are taken on."""
+        """The metrics used by Δ and H."""
         return standing_metrics()
 
     @classmethod
-    def of_measured(cls, values: dict[str, Any]) -> Scores:
-        """From everything that was measured, by name."""
+    def from_measurements(cls, values: dict[str, Any]) -> Scores:
+        """Build from a dictionary of all measured values."""
         known = _names()
         more = tuple((name, value) for name, value in values.items() if name not in known)
         return cls(**{name: values[name] for name in known}, more=more)
 
     @classmethod
     def of_diverged(cls) -> Scores:
-        """The scores a diverged run counts with: (0, 0, 0, 0), never dropped; of further metrics the worst there is."""
+        """The scores assigned to a diverged run: zeros, and the worst value of each further metric."""
         further = (m for m in scored_metrics() if m.name not in _names() and math.isfinite(m.worst))
         return cls(
             ra=0.0, ua=0.0, ta=0.0, mia=0.0, mia_svc=0.0, mia_svc_accuracy=0.0,
@@ -115,44 +113,44 @@ class Scores:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Scores:
-        """Read back what :meth:`to_dict` wrote; a metric that is not registered here keeps its value.
+        """Inverse of :meth:`to_dict`. Unregistered metrics are kept.
 
         Raises:
-            ValueError: if a share is not a number in [0, 1].
+            ValueError: If a fraction is not a number in [0, 1].
         """
         for name in _shares():
             share = values[name]
             if not isinstance(share, (int, float)) or not 0 <= share <= 1:
-                raise ValueError(f"{name} is {share!r}, not a share between 0 and 1")
+                raise ValueError(f"{name} is {share!r}; it must be between 0 and 1")
         if len(values) == len(_names()):
             return cls(**values)
-        return cls.of_measured({name: v for name, v in values.items() if isinstance(v, (int, float))})
+        return cls.from_measurements({name: v for name, v in values.items() if isinstance(v, (int, float))})
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary, fractions throughout."""
         return {name: getattr(self, name) for name in _names()} | dict(self.more)
 
     def vector(self, metrics: tuple[str, ...] | None = None) -> tuple[float, ...]:
-        """The scores named, in that order; those that Δ and H are taken on if none are."""
+        """The named metrics, in that order; by default those used by Δ and H."""
         metrics = metrics or standing_metrics()
         values = _getter(metrics)(self)
         return tuple(map(float, values if len(metrics) > 1 else (values,)))
 
     def interval(self, metric: str) -> tuple[float, float]:
-        """A 95 % Wilson interval for a metric that is a share of a set, from the size of that set.
+        """95 % Wilson interval of a metric that is a fraction of a set, from the size of that set.
 
         Raises:
-            GradPivotError: if it is none.
+            GradPivotError: If the metric is not a fraction of a set.
         """
         part = find_metric(metric).share_of
         if part is None:
-            raise GradPivotError(f"{metric} is no share of a set and has no Wilson interval")
+            raise GradPivotError(f"{metric} is not a fraction of a set, so it has no Wilson interval")
         return wilson_interval(float(getattr(self, metric)), getattr(self, f"n_{part}"))
 
 
 @functools.cache
 def _names() -> tuple[str, ...]:
-    """The fields of Scores; looking them up takes longer than reading a score, and a sweep has 100,000."""
+    """Field names of Scores, cached because looking them up is slower than reading a score."""
     return tuple(field.name for field in fields(Scores) if field.name != "more")
 
 
@@ -163,15 +161,15 @@ def _shares() -> tuple[str, ...]:
 
 @functools.cache
 def _getter(metrics: tuple[str, ...]) -> Callable[[Scores], Any]:
-    # Standings of 100,000 runs ask for a million vectors; this is four times as fast as getattr by name.
+    # Ranking 100,000 runs takes a million vectors; this is four times as fast as getattr.
     return attrgetter(*metrics)
 
 
 def wilson_interval(share: float, n: int, z: float = 1.959963984540054) -> tuple[float, float]:
-    """The Wilson score interval of a share observed on ``n`` samples (95 % by default).
+    """Wilson score interval of a fraction observed on ``n`` samples (95 % by default).
 
-    Unlike the normal approximation it stays inside [0, 1] and does not shrink to nothing at 0 and 1, where
-    unlearning scores usually are.
+    Unlike the normal approximation, it stays inside [0, 1] and keeps a width at 0 and 1, where unlearning scores
+    usually are.
     """
     if n <= 0:
         return 0.0, 1.0

@@ -1,4 +1,4 @@
-"""A problem: data, a model to make, and how the original was trained. Built in, or the user's own by import path."""
+"""A problem: data, model and training of the original. Built in, or the user's own by import path."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ __all__ = ["Problem", "find_problem", "with_model"]
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Everything that is fixed before anybody asks to forget.
+    """Data, model and training, independent of what is forgotten.
 
     Attributes:
-        name: What reports call it.
-        load: Gives (train, test) as map-style datasets.
-        model: Makes a new, randomly initialised model.
-        training: The recipe of the original model, and so of the retrained reference.
-        task: How to run the model on a batch; classification of (input, label) if not given.
-        settings: Method settings that suit this problem, such as a batch size.
-        original: Gives the trained model where there is one already; it is trained with ``training`` if None.
-        retain_scored: RA is taken on this many retain samples, drawn once, where scoring all would take longer than
-            unlearning; on all of them if None.
-        images: What its images are like, for models that are chosen by name; None if they are none.
-        judging: How samples are judged, for a generator; None for a model that predicts.
+        name: Name in reports.
+        load: Returns (train, test) as map-style datasets.
+        model: Builds a new, randomly initialised model.
+        training: Training recipe of the original and of the retrained reference.
+        task: How to run the model on a batch; classification of (input, label) by default.
+        settings: Method settings that suit this problem, such as the batch size.
+        original: Returns an already trained model; if None, the original is trained with ``training``.
+        retain_scored: Number of randomly chosen retain samples used for RA, if scoring all takes too long; None for
+            all.
+        images: Image format, for models chosen by name; None if inputs are not images.
+        judging: How to judge the samples of a generator; None for other models.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Problem:
 
     @property
     def target(self) -> Callable[[Any], Any] | None:
-        """Reads a sample's label; None where it is the second of a pair, which splits read faster by themselves."""
+        """Reads a sample's label; None for (input, label) pairs, which splits read faster by themselves."""
         return None if self.task == Classification() else self.task.target_of
 
     @property
     def running(self) -> Running:
-        """How its runs are computed, as far as the problem decides that; the seed and the machine are the caller's."""
+        """Run options that the problem determines; the caller adds the seed and the device."""
         return Running(task=self.task, factory=self.model, retain_scored=self.retain_scored)
 
     def scorer(
@@ -74,14 +74,14 @@ class Problem:
         folder: Path | None = None,
         running: Running | None = None,
     ) -> Scorer:
-        """How its models are scored: samples by a classifier if it has ``judging``, else as its task says.
+        """The scorer of the problem's models: a classifier of samples if it has ``judging``, else the task's scorer.
 
         Args:
-            classifier: From the problem of the classifier to that model, trained; called when the first samples are
-                judged. None for a scorer that only checks.
-            judging: Other settings than its own.
-            folder: Where statistics of real images are kept.
-            running: How models are looked at that predict; as :attr:`running` if not given.
+            classifier: Maps the classifier's problem to its trained model; called when the first samples are judged.
+                None for a scorer that only checks.
+            judging: Overrides the problem's own settings.
+            folder: Cache folder for statistics of real images.
+            running: Run options for scoring other models; :attr:`running` by default.
         """
         judging = judging or self.judging
         if judging is None:
@@ -93,26 +93,26 @@ class Problem:
     def prepared(
         self, model: nn.Module, split: ForgetSplit, method: Method, *, searches: bool = False, **options: Any
     ) -> Prepared:
-        """A run on this problem, ready to start.
+        """Prepare a run on this problem.
 
         Args:
-            model: The original.
+            model: The original model.
             split: What to forget.
-            method: How; what it leaves open is as suits the problem. A training recipe is taken as it is.
-            searches: Whether it searches for a target.
+            method: Unlearning method; unset settings come from the problem, except for :class:`Retrain`.
+            searches: Whether the run searches for a target.
             **options: Fields of :class:`gradpivot.runs.Running`, such as ``seed`` and ``scorer``.
         """
         method = method if isinstance(method, Retrain) else filled(method, self.settings)
         return Prepared.of(model, split, method, replace(self.running, **options), searches=searches)
 
     def training_recipe(self, name: str = "problem") -> Retrain:
-        """How to train the model: the problem's own recipe, or a general one with this problem's augmentation.
+        """The problem's own training recipe, or a general one with the problem's augmentation.
 
         Args:
-            name: ``problem``; ``paper`` (200 epochs) or ``short`` (20).
+            name: ``problem``, ``paper`` (200 epochs) or ``short`` (20 epochs).
 
         Raises:
-            GradPivotError: for another name.
+            GradPivotError: for any other name.
         """
         if name == "problem":
             return self.training
@@ -123,23 +123,23 @@ class Problem:
 
 
 def find_problem(name: str) -> Problem:
-    """A built-in or installed problem, or ``package.module:function`` where the function returns a :class:`Problem`.
+    """A built-in or installed problem, or ``package.module:function`` with a function that returns a :class:`Problem`.
 
     Raises:
-        GradPivotError: if there is none, with what was looked for.
+        GradPivotError: if there is no such problem or it cannot be loaded.
     """
     path = problem_paths().get(name, name)
     if ":" not in path:
         hint = did_you_mean(name, problem_paths())
         raise GradPivotError(
-            f"there is no problem {name!r}{hint} There are {', '.join(list_problems())}; your own goes in as "
+            f"there is no problem {name!r}{hint} Choose from {', '.join(list_problems())}, or give your own as "
             f"my_module:my_problem, a function that returns a gradpivot.experiments.Problem"
         )
     try:
         found = import_path(path)()
     except GradPivotError as error:
         raise GradPivotError(f"cannot load the problem {name!r}: {error}") from error
-    # Somebody's function may raise anything.
+    # A user's function may raise anything.
     except (Exception, SystemExit) as error:
         raise GradPivotError(f"cannot load the problem {name!r} ({describe_error(error)})") from error
     if not isinstance(found, Problem):
@@ -148,9 +148,9 @@ def find_problem(name: str) -> Problem:
 
 
 def with_model(problem: Problem, name: str, normalise: str | None = None) -> Problem:
-    """The problem with another model in the place of its own: see :func:`gradpivot.models.find.find_model`.
+    """The problem with another model: see :func:`gradpivot.models.find.find_model`.
 
-    A trained original that the problem brings is of its own model, and goes with it.
+    Drops the problem's trained original, which belongs to the old model.
 
     Raises:
         GradPivotError: if there is no such model.

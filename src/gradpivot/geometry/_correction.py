@@ -1,4 +1,4 @@
-r"""Correcting a step after the optimiser: the nearest one that raises neither loss to first order.
+r"""Correct a step after the optimiser: the nearest step that raises neither loss to first order.
 
 The pivot's promise, ⟨Δθ,f⟩ ≤ 0 and ⟨Δθ,r⟩ ≤ 0, is about what is handed to the optimiser. Momentum adds old gradients,
 Adam another metric, weight decay a pull to zero. The projection of what they did on the cone that keeps the promise,
@@ -25,10 +25,10 @@ def correction(
 
     Args:
         gram: ⟨f,f⟩, ⟨r,r⟩ and ⟨f,r⟩.
-        along_forget: ⟨Δθ,f⟩ of the step as it was made.
-        along_retain: ⟨Δθ,r⟩ likewise.
-        forget: Whether L_f is promised not to rise; a step that gives back is meant to raise it.
-        retain: Whether L_r is.
+        along_forget: ⟨Δθ,f⟩ of the optimiser's step.
+        along_retain: ⟨Δθ,r⟩ of the optimiser's step.
+        forget: Whether to constrain L_f; a recovery step is meant to raise it.
+        retain: Whether to constrain L_r.
 
     Returns:
         (x, y), both ≤ 0; (0, 0) for a step that keeps the promise. Opposed gradients leave the part of the step that is
@@ -40,14 +40,14 @@ def correction(
         return Weights(0.0, 0.0)
     alone_forget = Weights(-along_forget / gram.ff, 0.0) if bad_forget else None
     alone_retain = Weights(0.0, -along_retain / gram.rr) if bad_retain else None
-    # One constraint is enough if removing it does not make the other one worse than it may be.
+    # One correction is enough if it does not violate the other constraint.
     if alone_forget and not (retain and along_retain + alone_forget.forget * gram.fr > 0):
         return alone_forget
     if alone_retain and not (forget and along_forget + alone_retain.retain * gram.fr > 0):
         return alone_retain
     determinant = gram.ff * gram.rr - gram.fr**2
     if determinant <= COLLINEAR * gram.ff * gram.rr:
-        # Collinear gradients: what takes the larger share out takes the other out as well, or cannot.
+        # Collinear gradients: correcting one corrects the other too, or nothing can.
         return alone_forget or alone_retain or Weights(0.0, 0.0)
     return Weights(
         (gram.fr * along_retain - gram.rr * along_forget) / determinant,

@@ -30,7 +30,7 @@ Gamma = float | Callable[[int], float]
 
 
 class Scaler(Protocol):
-    """What is used of :class:`torch.amp.GradScaler`."""
+    """The part of :class:`torch.amp.GradScaler` that is used."""
 
     def scale(self, outputs: Tensor) -> Tensor:
         """The loss times the current scale."""
@@ -47,15 +47,15 @@ class Pivot:
     Args:
         gamma: The unlearning intensity γ ∈ [0, 1], or a function of the number of backward passes done
             so far (0, 1, …).
-        weighting: Another rule from the Gram matrix to two weights in the place of the pivot
+        weighting: A weighting to use instead of the pivot
             (:class:`~gradpivot.geometry.WeightedSum`, or a TorchJD weighting through
-            :func:`gradpivot.geometry.torchjd.from_torchjd`). Give either this or ``gamma``.
-        max_norm: Limit on the length of the gradient written; None leaves the paper's ‖T‖.
-        forget_weight: w_f in T = w_f·f + w_r·r, which sets the length only.
-        retain_weight: w_r in it.
+            :func:`gradpivot.geometry.torchjd.from_torchjd`). Pass either this or ``gamma``.
+        max_norm: Maximum norm of the written gradient; None keeps the paper's ‖T‖.
+        forget_weight: w_f in T = w_f·f + w_r·r, which only sets the norm.
+        retain_weight: w_r in T.
 
     Attributes:
-        steps: Backward passes done; what a γ schedule is called with.
+        steps: Number of backward passes so far, the argument of a γ schedule.
     """
 
     def __init__(
@@ -214,9 +214,9 @@ class Pivot:
 def _trainable(parameters: Iterable[Tensor]) -> list[Tensor]:
     wanted = [p for p in _listed(parameters) if p.requires_grad]
     if not wanted:
-        raise GradPivotError("there is no trainable parameter; pass model.parameters() with requires_grad")
+        raise GradPivotError("no parameter is trainable; set requires_grad on at least one")
     if len({id(p) for p in wanted}) != len(wanted):
-        raise GradPivotError("a parameter is listed twice, which would count it twice; list each once")
+        raise GradPivotError("a parameter is listed twice; list each once")
     return wanted
 
 
@@ -241,10 +241,10 @@ def _listed(parameters: Iterable[Tensor]) -> list[Tensor]:
 
 
 def _refuse_existing(parameters: Sequence[Tensor]) -> None:
-    # Zeros are what zero_grad(set_to_none=False) leaves behind: nothing is lost by replacing them.
+    # zero_grad(set_to_none=False) leaves zeros, which may be replaced.
     existing = local([p.grad for p in parameters if p.grad is not None])
     if existing and anywhere(parameters, any(g is not None and bool(g.count_nonzero()) for g in existing)):
-        raise GradPivotError("a parameter has a gradient already; call optimizer.zero_grad() first, or pass add=True")
+        raise GradPivotError("a parameter already has a gradient; call optimizer.zero_grad() first, or pass add=True")
     for parameter in parameters:
         parameter.grad = None
 
@@ -256,5 +256,5 @@ def _scaled(loss: Loss, scaler: Scaler | None) -> Loss:
 
 
 def _summed(total: Gradient, more: Gradient) -> Gradient:
-    """Sum into the memory of ``total``, so that accumulation never holds a third copy."""
+    """Sum into the memory of ``total``, to avoid a third copy."""
     return [m if t is None else (t if m is None else t.add_(m)) for t, m in zip(total, more, strict=True)]

@@ -1,4 +1,4 @@
-"""a·f + b·r, written over one of the two gradients: no third copy is ever made."""
+"""Compute a·f + b·r in the memory of one of the two gradients, without a third copy."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def combine(
         forget: f per parameter; None stands for zero.
         retain: r per parameter; None stands for zero.
         weights: (a, b).
-        gram: Their Gram matrix, to see whether the sum cancels.
-        over: Which of the two is overwritten; the other one is left as it is.
+        gram: Their Gram matrix, to detect cancellation.
+        over: Which of the two to overwrite; the other is unchanged.
 
     Returns:
         a·f + b·r per parameter, None where both are None. float32 and float64 take two foreach passes;

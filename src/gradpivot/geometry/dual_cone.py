@@ -11,7 +11,7 @@ Since ⟨T, f̂ + r̂⟩ = (‖f‖ + ‖r‖)(1 + cos α) and ‖f̂ + r̂‖²
 
     g = ½(‖f‖ + ‖r‖)(f̂ + r̂) = ½(1 + ‖r‖/‖f‖) f + ½(1 + ‖f‖/‖r‖) r,
 
-where nothing cancels whatever the angle. It has the direction of the pivot at γ = ½, and is ConFIG (Liu, Chu & Thuerey,
+where nothing cancels at any angle. It has the direction of the pivot at γ = ½, and is ConFIG (Liu, Chu & Thuerey,
 2024) for two losses. T is outside K* only if the gradients conflict *and* one is shorter than −cos α of the other, so
 ``avg`` and ``proj`` leave milder conflicts alone. No ε is added.
 

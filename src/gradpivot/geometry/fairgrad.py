@@ -1,4 +1,4 @@
-r"""The α-fair weights of two losses: FairGrad's equation, brought down to one unknown.
+r"""α-fair weights of two losses: FairGrad's equation, reduced to one unknown.
 
 FairGrad takes the weights w > 0 with G w = w^(−1/α) (element by element), where G is the Gram matrix. In units of the
 two lengths, with c the cosine, p = 1/α and ρ = ‖r‖/‖f‖, the two equations for s = b‖r‖/(a‖f‖) are
@@ -37,25 +37,25 @@ __all__ = ["FairWeighting"]
 class FairWeighting:
     """The weights (a, b) with G (a, b) = (a^(−1/α), b^(−1/α)).
 
-    Where one gradient is zero it has nothing to share: the solution for the other alone, F a = a^(−1/α). (0, 0) for
-    opposed gradients, where what one gains the other loses, and where both vanish.
+    If one gradient is zero, the solution for the other alone, F a = a^(−1/α). (0, 0) for opposed gradients, where one
+    gains what the other loses, and if both vanish.
 
     Attributes:
-        alpha: The kind of fairness: 1 is proportional (Nash-MTL), 2 the least potential delay, ∞ max-min.
+        alpha: Type of fairness: 1 proportional (Nash-MTL), 2 minimum potential delay, ∞ max-min.
     """
 
     alpha: float = 2.0
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < math.inf:
-            raise GradPivotError(f"alpha is {self.alpha}; the fairness must be a finite number > 0")
+            raise GradPivotError(f"alpha is {self.alpha}; it must be finite and > 0")
 
     def __call__(self, gram: Gram, /) -> Weights:
         """The α-fair weights.
 
         Raises:
             NonFiniteError: if a number is NaN or infinite.
-            GradPivotError: if the numbers are no Gram matrix.
+            GradPivotError: if the numbers are not a Gram matrix.
         """
         if (answer := alone(gram)) is not None:
             return Weights(answer.forget and self._alone(gram.ff), answer.retain and self._alone(gram.rr))
@@ -82,7 +82,7 @@ class FairWeighting:
         k = abs(cosine)
         # log of ρ^(p−1); ≤ 0 by the order of the two.
         wanted = (power - 1) * (math.log(gram.rr) - math.log(gram.ff)) / 2
-        # The map brings nothing farther from 0, which gives the bounds.
+        # The map moves nothing farther from 0, which gives the bounds.
         if cosine >= 0:
             x = _root(lambda x: power * x + _mapped(x, k) - wanted, wanted / power, wanted / (1 + power))
             ratio = math.exp(x)

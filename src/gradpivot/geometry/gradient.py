@@ -16,27 +16,27 @@ Loss = Tensor | Callable[[], Tensor]
 
 
 def gradient_of(loss: Loss, parameters: Sequence[Tensor]) -> Gradient:
-    """∂loss/∂parameters, None where the loss does not reach; frees the loss's graph.
+    """∂loss/∂parameters, None where the loss does not depend on a parameter; frees the loss's graph.
 
     Args:
         loss: A scalar tensor or a function that returns one.
         parameters: Tensors that require gradients. If they are sharded, all that the loss reaches.
 
     Raises:
-        GradPivotError: if the loss is no scalar, reaches no parameter, or its graph is already used up.
+        GradPivotError: if the loss is not a scalar, depends on no parameter, or its graph is already freed.
     """
     value = loss() if callable(loss) else loss
     if not isinstance(value, Tensor):
-        raise GradPivotError(f"a loss is a {type(value).__name__}; give the tensor it was, without .item()")
+        raise GradPivotError(f"a loss is a {type(value).__name__}; pass the tensor, without .item()")
     if value.numel() != 1:
-        raise GradPivotError(f"a loss has the shape {tuple(value.shape)}; reduce it to one number (mean)")
+        raise GradPivotError(f"a loss has shape {tuple(value.shape)}; reduce it to a scalar, for example with mean()")
     if not value.requires_grad:
         raise GradPivotError(
             "a loss does not depend on any parameter; was it computed under torch.no_grad() or detached?"
         )
     gradients = _accumulated_gradient(value, parameters)
     if all(g is None for g in gradients):
-        raise GradPivotError("a loss reaches none of the parameters; is it computed from another model?")
+        raise GradPivotError("a loss depends on none of the parameters; was it computed with another model?")
     if any(g is not None and g.is_sparse for g in gradients):
         raise GradPivotError("sparse gradients cannot be pivoted; build the embedding with sparse=False")
     return gradients

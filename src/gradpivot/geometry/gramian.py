@@ -73,7 +73,7 @@ def gram_of(forget: Gradient, retain: Gradient) -> Gram:
         retain: r, tensors of the same shapes in the same order.
 
     Returns:
-        Three floats. Products and sums are exact to float64 whatever the dtype of the gradients, and the
+        Three floats. Products and sums are exact to float64 for any dtype of the gradients, and the
         only temporary memory is one piece of 2 × 65,536 numbers. O(n) time.
     """
     import torch
@@ -125,7 +125,7 @@ def _aligned_pieces(*sides: Gradient) -> Iterator[tuple[Tensor | None, ...]]:
     """Corresponding 1-D float64 pieces of all sides, small parameters gathered into one piece."""
     absent = [all(tensor is None for tensor in side) for side in sides]
     if any(absent) and not all(absent):
-        # A loss that was not asked for: what is left can be gathered, which a parameter with one gradient cannot.
+        # One loss was skipped: the remaining gradients can still be gathered.
         rest = _aligned_pieces(*(side for side, gone in zip(sides, absent, strict=True) if not gone))
         for found in rest:
             in_turn = iter(found)
@@ -154,9 +154,9 @@ def _aligned_pieces(*sides: Gradient) -> Iterator[tuple[Tensor | None, ...]]:
 
 
 def _in_memory_order(part: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-    """Views whose elements come in the order they lie in memory, if all sides lie alike: sums take any order.
+    """Permute dimensions to memory order if all sides have the same strides; sums do not depend on the order.
 
-    Channels-last weights would otherwise be transposed before every product, which takes longer than the product.
+    Otherwise channels-last weights would be transposed before every product, which takes longer than the product.
     """
     strides = {tensor.stride() for tensor in part if tensor is not None}
     if len(strides) != 1:
@@ -169,7 +169,7 @@ def _in_memory_order(part: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ..
 
 
 def pieces_of(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Views of about ``PIECE`` numbers along the first dimension, whatever the memory layout."""
+    """Views of about ``PIECE`` numbers along the first dimension, for any memory layout."""
     if tensor.ndim == 0 or tensor.numel() <= PIECE:
         return (tensor,)
     rows = max(1, PIECE * len(tensor) // tensor.numel())

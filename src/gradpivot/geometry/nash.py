@@ -27,12 +27,12 @@ def nash_weights(gram: Gram, /) -> Weights:
     """The bargaining solution (a, b) with a·⟨f,g⟩ = b·⟨r,g⟩ = 1 for g = a·f + b·r.
 
     Returns:
-        (a, b). Where one gradient is zero it has nothing to bargain for: the other one, normalised. (0, 0) for opposed
-        gradients, where no agreement is better than none, and where both vanish.
+        (a, b). If one gradient is zero, the other one, normalised. (0, 0) for opposed gradients, which have no common
+        gain, and if both vanish.
 
     Raises:
         NonFiniteError: if a number is NaN or infinite.
-        GradPivotError: if the numbers are no Gram matrix.
+        GradPivotError: if the numbers are not a Gram matrix.
     """
     if (answer := alone(gram)) is not None:
         # Of length one: a weight of 0 stays one.

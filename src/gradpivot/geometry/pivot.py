@@ -101,7 +101,7 @@ def case_of(gram: Gram) -> Case:
 
 
 def alone(gram: Gram, forget: float = 1.0, retain: float = 1.0) -> Weights | None:
-    """What most rules answer where there are not two gradients to combine; None where there are.
+    """Weights in the degenerate cases, as most weightings define them; None if there are two gradients to combine.
 
     Args:
         gram: ⟨f,f⟩, ⟨r,r⟩ and ⟨f,r⟩.
@@ -113,7 +113,7 @@ def alone(gram: Gram, forget: float = 1.0, retain: float = 1.0) -> Weights | Non
 
     Raises:
         NonFiniteError: if a number is NaN or infinite.
-        GradPivotError: if the numbers are no Gram matrix.
+        GradPivotError: if the numbers are not a Gram matrix.
     """
     answers = {
         Case.OPPOSED: Weights(0.0, 0.0),
@@ -143,7 +143,7 @@ def pivot_weights(
 
     Raises:
         NonFiniteError: if a number is NaN or infinite.
-        GradPivotError: if γ is outside [0, 1] or the numbers are no Gram matrix.
+        GradPivotError: if γ is outside [0, 1] or the numbers are not a Gram matrix.
     """
     gamma = check_gamma(gamma)
     gram = Gram(float(ff), float(rr), float(fr))
@@ -159,31 +159,31 @@ def pivot_weights(
 
 
 def steered_weights(gram: Gram, intensity: float) -> Weights:
-    r"""The pivot for a controller: any turn from giving back to forgetting, of a length that vanishes when it is done.
+    r"""The pivot for a controller: forgets or recovers, with a norm that vanishes when nothing is left to gain.
 
-    With t = γφ the pivot's direction has cos∠(g,f) = sin t and cos∠(g,r) = sin(t + α). Two things are different from
-    :func:`pivot_weights`:
+    With t = γφ the pivot's direction has cos∠(g,f) = sin t and cos∠(g,r) = sin(t + α). It differs from
+    :func:`pivot_weights` in two ways:
 
-    - the turn. Beyond t = π/2, which γ < 1 reaches where the gradients do not conflict, a larger γ pulls *less* on L_f;
-      here t stops there, so that more intensity never forgets less. A negative intensity turns to the other side of
-      the fidelity anchor: L_f rises to first order, and L_r still does not (t ≥ −α);
-    - the length. It is that of T's projection, |‖f‖ sin t| + ‖r‖ sin(t + α), in the place of ‖T‖: zero where neither
-      loss has anything to gain in this direction, as at Pareto-stationary points and, at intensity 0, once r is spent.
+    - Angle. Beyond t = π/2, which γ < 1 reaches if the gradients do not conflict, a larger γ pulls *less* on L_f. Here
+      t stops at π/2, so that a higher intensity never forgets less. A negative intensity turns to the other side of
+      the fidelity anchor: L_f rises to first order, L_r does not (t ≥ −α).
+    - Norm. It is that of T's projection, |‖f‖ sin t| + ‖r‖ sin(t + α), instead of ‖T‖: zero if neither loss can gain
+      in this direction, as at Pareto-stationary points and, at intensity 0, when r vanishes.
 
     Args:
         gram: ⟨f,f⟩, ⟨r,r⟩ and ⟨f,r⟩.
         intensity: −1 … 1: 0 holds L_f and descends L_r, 1 is the strongest pull on L_f that spares L_r.
 
     Returns:
-        (a, b). In the degenerate cases: (0, 1) for f = 0, (1, 0) for r = 0 if the intensity is positive, else nothing;
+        (a, b). In the degenerate cases: (0, 1) for f = 0; (1, 0) for r = 0 if the intensity is positive, else (0, 0);
         parallel gradients give the share sin² t of T; (0, 0) for opposed ones and where both vanish.
 
     Raises:
         NonFiniteError: if a number is NaN or infinite.
-        GradPivotError: if the intensity is outside [−1, 1] or the numbers are no Gram matrix.
+        GradPivotError: if the intensity is outside [−1, 1] or the numbers are not a Gram matrix.
     """
     if not -1 <= intensity <= 1:
-        raise GradPivotError(f"the intensity is {intensity}; it lies between -1 (give back) and 1 (forget)")
+        raise GradPivotError(f"the intensity is {intensity}; it must be between -1 (recover) and 1 (forget)")
     if (answer := alone(gram, float(intensity > 0), 1.0)) is not None:
         return answer
     if case_of(gram) is Case.PARALLEL:
@@ -210,7 +210,7 @@ class PivotWeighting:
     Attributes:
         gamma: The unlearning intensity γ ∈ [0, 1].
         forget_weight: w_f in the length ‖w_f·f + w_r·r‖.
-        retain_weight: w_r in it.
+        retain_weight: w_r in that length.
     """
 
     gamma: float

@@ -1,4 +1,4 @@
-"""What a step with two weights is, in words and angles."""
+"""Description of a step: weights, norms, angles and case."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["PivotStep", "describe", "limited"]
 
 @dataclass(frozen=True, kw_only=True)
 class PivotStep:
-    """What one backward pass found and wrote.
+    """Result of one backward pass.
 
     Attributes:
-        gamma: The γ in force, or None under another weighting.
+        gamma: γ, or None with another weighting.
         cosine: cos α between the two gradients; NaN if one of them vanishes.
-        phi: φ = π − α, the angle between the two anchors in radians; NaN likewise.
-        forget_weight: a of the written gradient a·f + b·r, length limit included.
-        retain_weight: b of it.
+        phi: φ = π − α, the angle between the two anchors in radians; NaN if a gradient vanishes.
+        forget_weight: a of the written gradient a·f + b·r, after limiting the norm.
+        retain_weight: b of the written gradient.
         forget_norm: ‖f‖.
         retain_norm: ‖r‖.
         step_norm: ‖a·f + b·r‖ as written.
         conflict: Whether the gradients conflict (cos α < 0).
         pareto_stationary: Whether no conflict-free descent direction exists; opposed gradients then leave
             ``.grad`` at zero.
-        case: Which rule was followed.
+        case: Which rule was applied.
         overflow: Whether a scaled gradient overflowed, so that the GradScaler will skip this step.
     """
 
@@ -56,7 +56,7 @@ class PivotStep:
 
 
 def describe(gram: Gram, weights: Weights, norm: float, gamma: float | None = None) -> PivotStep:
-    """What a step with these weights is, in words and angles."""
+    """Describe a step with these weights."""
     cosine = gram.cosine
     case = case_of(gram)
     return PivotStep(
@@ -75,7 +75,7 @@ def describe(gram: Gram, weights: Weights, norm: float, gamma: float | None = No
 
 
 def limited(weights: Weights, gram: Gram, max_norm: float | None) -> tuple[Weights, float]:
-    """The weights shortened so that ‖a·f + b·r‖ ≤ ``max_norm``, and the length they then have."""
+    """Scale the weights down so that ‖a·f + b·r‖ ≤ ``max_norm``; return them with the resulting norm."""
     norm = gram.norm_of(*weights)
     if max_norm is None or norm <= max_norm:
         return weights, norm

@@ -1,4 +1,4 @@
-"""Both ways between our weightings and TorchJD's (extra ``torchjd``).
+"""Convert between gradpivot's weightings and TorchJD's (extra ``torchjd``).
 
 TorchJD's Gramian-based weightings are modules from an m×m matrix to m weights; ours are functions from three
 floats to two. Rows are always (forget, retain).
@@ -40,8 +40,8 @@ def as_torchjd(weighting: Weighting) -> TorchJDWeighting[Tensor]:
             """Two weights in the Gramian's dtype."""
             if tuple(gramian.shape) != (2, 2):
                 raise GradPivotError(
-                    f"the Gramian has the shape {tuple(gramian.shape)}; gradpivot combines two losses, "
-                    f"forget and retain, in this order"
+                    f"the Gramian has shape {tuple(gramian.shape)}; it must be (2, 2), for the forget and retain "
+                    f"losses in this order"
                 )
             (ff, fr), (_, rr) = gramian.detach().double().tolist()
             return torch.tensor(weighting(Gram(ff, rr, fr)), dtype=gramian.dtype, device=gramian.device)
@@ -50,7 +50,7 @@ def as_torchjd(weighting: Weighting) -> TorchJDWeighting[Tensor]:
 
 
 def from_torchjd(weighting: Callable[[Tensor], Tensor]) -> Weighting:
-    """A TorchJD weighting where one of ours goes: ``Pivot(weighting=from_torchjd(MGDAWeighting()))``."""
+    """Convert a TorchJD weighting, as in ``Pivot(weighting=from_torchjd(MGDAWeighting()))``."""
 
     def weigh(gram: Gram, /) -> Weights:
         gramian = torch.tensor([[gram.ff, gram.fr], [gram.fr, gram.rr]], dtype=torch.float64)

@@ -1,7 +1,7 @@
-"""Weightings: a Gram matrix to two weights. Pure, immutable, no torch.
+"""Weightings: functions from a Gram matrix to two weights. Pure, immutable, no torch.
 
 The abstraction behind GA (1, 0), weighted scalarisation (w_f, w_r), the pivot, PCGrad, DCGD, MGDA and others:
-each is a rule that reads the three inner products and answers how much of each gradient to take.
+each maps the three inner products to the weights of the two gradients.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Weighting(Protocol):
 
 @dataclass(frozen=True)
 class WeightedSum:
-    """Weighted scalarisation: the gradient of w_f·L_f + w_r·L_r, whatever the angle."""
+    """Weighted scalarisation: the gradient of w_f·L_f + w_r·L_r."""
 
     forget: float = 1.0
     retain: float = 1.0
@@ -53,7 +53,7 @@ class WeightedSum:
 
 @dataclass(frozen=True)
 class LossWeighted:
-    """Another rule, applied to the gradients w_f·f and w_r·r of the losses w_f·L_f and w_r·L_r.
+    """Apply another weighting to the losses w_f·L_f and w_r·L_r.
 
     Attributes:
         rule: The weighting to apply.
@@ -76,10 +76,10 @@ class LossWeighted:
 
 
 def check_loss_weights(forget: float, retain: float) -> None:
-    """Raise unless both are finite and ≥ 0.
+    """Check that both weights are finite and ≥ 0.
 
     Raises:
-        GradPivotError: with the one that is not.
+        GradPivotError: if one is not.
     """
     for name, weight in (("forget", forget), ("retain", retain)):
         if not (math.isfinite(weight) and weight >= 0):

@@ -1,7 +1,7 @@
-"""What must be identical for all methods: batches, gradients, step, clock, telemetry, guard, checkpoints.
+"""The training loop that all methods share: batches, gradients, steps, telemetry, divergence checks, checkpoints.
 
 A method is a plain ``for`` loop over :meth:`Loop.paired_batches`, :meth:`Loop.sequential_batches` or
-:meth:`Loop.batches`; the Loop owns everything that would make two methods incomparable if each did it for itself.
+:meth:`Loop.batches`. Everything else is shared, so that methods are comparable.
 """
 
 import lazy_loader

@@ -12,13 +12,13 @@ from .history import finite as finite
 from .loop import Loop as Loop
 from .normalisation import (
     has_batch_statistics as has_batch_statistics,
+    preserved_statistics as preserved_statistics,
     recalibrate_over as recalibrate_over,
-    statistics_kept as statistics_kept,
 )
 from .optimizers import DescentRecipe as DescentRecipe
 from .outcome import (
     Diverged as Diverged,
-    Moved as Moved,
+    FirstOrderChange as FirstOrderChange,
     Outcome as Outcome,
     Progress as Progress,
     RunnableMethod as RunnableMethod,

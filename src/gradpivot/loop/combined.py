@@ -1,11 +1,11 @@
-"""The direction of a step in the memory of one of its gradients, and what can still be told of that one."""
+"""The step direction, stored in the memory of one of the two gradients."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from gradpivot.geometry import Weights, combine
-from gradpivot.loop.outcome import Moved
+from gradpivot.loop.outcome import FirstOrderChange
 
 if TYPE_CHECKING:
     from gradpivot.loop.gradients import Gradients
@@ -15,14 +15,14 @@ __all__ = ["Combined"]
 
 
 class Combined:
-    """g = a·f + b·r, written over the gradient with the larger share of it; the other one is kept.
+    """g = a·f + b·r, written over the gradient that contributes more; the other one is kept.
 
-    What the overwritten one would have given follows from g and the other. That divides by the larger share's weight,
-    so that no precision is lost.
+    Products with the overwritten gradient are recovered from g and the kept one. This divides by the larger
+    contribution's weight, so that no precision is lost.
 
     Args:
         gradients: f and r; one of them is overwritten.
-        weights: (a, b), not both zero.
+        weights: (a, b); not both zero.
     """
 
     def __init__(self, gradients: Gradients, weights: Weights) -> None:
@@ -35,18 +35,18 @@ class Combined:
         self.kept: Gradient = gradients.forget if self._over_retain else gradients.retain
         self.gradient: Gradient = combine(gradients.forget, gradients.retain, weights, gram, over=over)
 
-    def along_both(self, along_kept: float, along_combined: float) -> Moved:
-        """⟨Δθ,f⟩ and ⟨Δθ,r⟩ from the products of Δθ with the kept gradient and with g."""
-        kept_weight, lost_weight = self._by_fate(self._weights.forget, self._weights.retain)
+    def first_order_change(self, along_kept: float, along_combined: float) -> FirstOrderChange:
+        """⟨Δθ,f⟩ and ⟨Δθ,r⟩, from the products of Δθ with the kept gradient and with g."""
+        kept_weight, lost_weight = self._swap_if_needed(self._weights.forget, self._weights.retain)
         along_lost = (along_combined - kept_weight * along_kept) / lost_weight
-        return Moved(*self._by_fate(along_kept, along_lost))
+        return FirstOrderChange(*self._swap_if_needed(along_kept, along_lost))
 
     def shares(self, x: float, y: float) -> tuple[float, float]:
-        """x·f + y·r as shares of the kept gradient and of g."""
-        kept_weight, lost_weight = self._by_fate(self._weights.forget, self._weights.retain)
-        kept_share, lost_share = self._by_fate(x, y)
+        """Coefficients of the kept gradient and of g that give x·f + y·r."""
+        kept_weight, lost_weight = self._swap_if_needed(self._weights.forget, self._weights.retain)
+        kept_share, lost_share = self._swap_if_needed(x, y)
         return kept_share - lost_share * kept_weight / lost_weight, lost_share / lost_weight
 
-    def _by_fate(self, first: float, second: float) -> tuple[float, float]:
-        """(Of f, of r) as (of the kept, of the overwritten) and back."""
+    def _swap_if_needed(self, first: float, second: float) -> tuple[float, float]:
+        """Convert between the orders (f, r) and (kept, overwritten)."""
         return (first, second) if self._over_retain else (second, first)

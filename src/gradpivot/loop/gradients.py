@@ -1,4 +1,4 @@
-"""The two losses of a step: their gradients and values, each under the random numbers of its place."""
+"""Gradients and values of a step's two losses, each with its own random numbers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from gradpivot.geometry import Gram
 from gradpivot.loop.precision import Passes
 from gradpivot.runtime import Gradient, Part, Replicas, Side, derive, drawing_for, isolated
 
-__all__ = ["Gradients", "Loss", "LossesOfStep", "mean_gradient", "single_samples_refused"]
+__all__ = ["Gradients", "Loss", "StepLosses", "explain_single_samples", "mean_gradient"]
 
 Loss = Callable[[], Tensor]
 
 
 @dataclass
 class Gradients:
-    """The two gradients of one step and their Gram matrix; a side that was not asked for is zero."""
+    """The two gradients of a step and their Gram matrix; the gradient of a missing loss is zero."""
 
     forget: Gradient
     retain: Gradient
@@ -35,7 +35,7 @@ class Gradients:
 
     @property
     def fault(self) -> str | None:
-        """What of them is not finite; None if all is."""
+        """Describes the first non-finite loss or gradient; None if all are finite."""
         for name, loss in (("forget", self.forget_loss), ("retain", self.retain_loss)):
             if loss is not None and not math.isfinite(loss):
                 return f"the {name} loss is {loss}"
@@ -43,15 +43,15 @@ class Gradients:
 
 
 @dataclass(frozen=True)
-class LossesOfStep:
-    """L_f and L_r of one step, of which each of several processes computes its part.
+class StepLosses:
+    """L_f and L_r of one step, split over the processes.
 
     Attributes:
-        seed: The run's.
-        step: Which step.
-        parts: This process's parts of the forget batch and of the retain batch.
+        seed: The run's seed.
+        step: The step number.
+        parts: This process's parts of the forget and retain batches.
         replicas: The processes.
-        passes: How forward and backward passes are made.
+        passes: Computes forward and backward passes.
     """
 
     seed: int
@@ -63,7 +63,7 @@ class LossesOfStep:
     def gradients(
         self, forget: Loss | None, retain: Loss | None, parameters: Sequence[Tensor], statistics: Sequence[Tensor]
     ) -> list[tuple[Gradient, float | None]]:
-        """The gradient and the value of each mean over the whole batch; ``statistics`` become their means."""
+        """Gradient and value of each loss over the whole batch; averages ``statistics`` over the processes."""
         named = zip(("forget", "retain"), (forget, retain), self.parts, strict=True)
         sides = [None if loss is None else self._side(name, loss, part, parameters) for name, loss, part in named]
         return self.replicas.mean_gradients(parameters, sides, statistics)
@@ -86,14 +86,14 @@ class LossesOfStep:
             return self.passes.loss(loss)
 
     def _side(self, name: str, loss: Loss, part: Part, parameters: Sequence[Tensor]) -> Side:
-        """How to compute this process's share of a gradient."""
+        """A function that computes this process's share of a gradient."""
         compute = self._whole_of if self.replicas.size == 1 else self._share_of
         return partial(compute, name, loss, part, parameters)
 
     def _whole_of(
         self, name: str, loss: Loss, part: Part, parameters: Sequence[Tensor]
     ) -> tuple[Gradient, float | None]:
-        """What L_r draws for its samples must not depend on what L_f drew before it: in other processes it has not."""
+        """Compute the whole gradient. L_r draws independently of L_f, as it does with several processes."""
         if name == "forget":
             return _loss_and_gradient(loss, parameters, self.passes)
         with drawing_for(*part, self._draws_seed(name)):
@@ -102,9 +102,9 @@ class LossesOfStep:
     def _share_of(
         self, name: str, loss: Loss, part: Part, parameters: Sequence[Tensor]
     ) -> tuple[Gradient, float | None]:
-        """Inside the loss every process draws its own numbers (dropout); outside it all draw the same."""
+        """Compute this process's share. Inside the loss each process draws its own numbers (dropout)."""
         if part.share == 0:
-            self.passes.stand_by(self.replicas)
+            self.passes.sync_scale(self.replicas)
             return [None] * len(parameters), 0.0
         with self._drawing(name, part):
             return _loss_and_gradient(loss, parameters, self.passes, part.share, self.replicas)
@@ -115,7 +115,7 @@ class LossesOfStep:
 
     @contextmanager
     def _drawing(self, name: str, part: Part) -> Iterator[None]:
-        """The random numbers of one side's pass in one of several processes."""
+        """Seed the random numbers of one side's pass in this process."""
         own = derive(self.seed, "step", self.step, name, "process", self.replicas.rank)
         with isolated(own), drawing_for(*part, self._draws_seed(name)):
             yield
@@ -127,51 +127,50 @@ def mean_gradient(
     loss: Callable[[Any], Tensor],
     parameters: Sequence[Tensor],
     passes: Passes,
-    tell: Callable[[], None],
+    on_batch: Callable[[], None],
 ) -> tuple[Gradient, float]:
-    """The gradient and the value of a mean loss, as far as it is over these batches.
+    """This process's contribution to the gradient and value of a mean loss.
 
     Args:
-        batches: (Indices, data) of this process's.
-        samples: How many samples the mean is over in all processes.
-        loss: The mean over a batch.
-        parameters: What to differentiate by.
-        passes: How forward and backward passes are made.
-        tell: Called after each batch.
+        batches: (indices, data) pairs of this process.
+        samples: Number of samples over all processes.
+        loss: Maps a batch to its mean loss.
+        parameters: The parameters to differentiate by.
+        passes: Computes forward and backward passes.
+        on_batch: Called after each batch.
     """
     total, mean = [torch.zeros_like(p, requires_grad=False) for p in parameters], 0.0
     for indices, batch in batches:
-        # Each process by itself: it may have one batch more than another, and eval mode leaves no trace of a retry.
+        # Not synchronised: processes may have different numbers of batches, and in eval mode a retry has no effect.
         gradient, value = _loss_and_gradient(partial(loss, batch), parameters, passes)
         share = len(indices) / samples
         mean += share * value
         for t, g in zip(total, gradient, strict=True):
             if g is not None:
                 t.add_(g, alpha=share)
-        tell()
+        on_batch()
     return [*total], mean
 
 
 def _loss_and_gradient(
     loss: Loss, parameters: Sequence[Tensor], passes: Passes, share: float = 1.0, together: Replicas | None = None
 ) -> tuple[Gradient, float]:
-    """A loss and its gradient, both times ``share``; ``together`` are the processes that all make this pass.
+    """A loss and its gradient, both times ``share``; ``together`` are the processes that make this pass jointly.
 
-    Scaled before the backward pass: where that itself exchanges gradients (SyncBatchNorm), they must be scaled already.
+    The loss is scaled before the backward pass, because SyncBatchNorm exchanges gradients during it.
     """
-    with single_samples_refused():
+    with explain_single_samples():
         return passes.loss_and_gradient(loss if share == 1 else lambda: loss() * share, parameters, together)
 
 
 @contextmanager
-def single_samples_refused() -> Iterator[None]:
-    """Say what to do where torch says that one sample has no variance."""
+def explain_single_samples() -> Iterator[None]:
+    """Replace torch's error about a batch of one sample in BatchNorm by one with a way out."""
     try:
         yield
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
         raise GradPivotError(
-            "a batch of one sample cannot go through BatchNorm in train mode; use batchnorm='frozen', or have more "
-            "than one sample to forget and to keep"
+            "BatchNorm in train mode needs more than one sample per batch; use batchnorm='frozen' or another batch_size"
         ) from None

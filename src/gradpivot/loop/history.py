@@ -1,4 +1,4 @@
-"""The telemetry of a run: one row of columns a step."""
+"""Telemetry of a run: one row per step."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from gradpivot.geometry import Weights
     from gradpivot.loop.gradients import Gradients
 
-__all__ = ["History", "finite", "row_of"]
+__all__ = ["History", "finite", "make_row"]
 
 Row = dict[str, Any]
 
 
 class History:
-    """What was recorded, step by step.
+    """The recorded rows.
 
     Args:
-        rows: What an interrupted part of the run has recorded.
+        rows: Rows from an interrupted part of the run.
     """
 
     def __init__(self, rows: list[Row] | None = None) -> None:
@@ -31,49 +31,49 @@ class History:
         return len(self.rows)
 
     def add(self, row: Row) -> None:
-        """Record a step."""
+        """Add the row of a step."""
         self.rows.append(row)
 
     def add_to_last(self, columns: Mapping[str, Any]) -> None:
-        """Record more of the step just made."""
+        """Add columns to the last row."""
         self.rows[-1] |= columns
 
     @property
     def last(self) -> Row | None:
-        """The last step's columns; None before the first."""
+        """The last row; None before the first step."""
         return self.rows[-1] if self.rows else None
 
     def column(self, name: str) -> list[Any]:
-        """One entry a step."""
+        """One column, with one entry per step."""
         return [row[name] for row in self.rows]
 
     def columns(self) -> dict[str, list[Any]]:
-        """Those that the first step has; none before it."""
+        """All columns of the first row; empty before the first step."""
         return {name: self.column(name) for name in self.rows[0]} if self.rows else {}
 
 
-def row_of(step: int, gradients: Gradients, weights: Weights, norm: float) -> Row:
-    """A step's columns as far as they are known before it is made: all but its real effect."""
-    told = describe(gradients.gram, weights, norm)
+def make_row(step: int, gradients: Gradients, weights: Weights, norm: float) -> Row:
+    """The row of a step before it is taken: everything except its actual effect."""
+    summary = describe(gradients.gram, weights, norm)
     losses = (gradients.forget_loss, gradients.retain_loss)
     return {
         "step": step,
         "forget_loss": gradients.forget_loss,
         "retain_loss": gradients.retain_loss,
-        "cosine": finite(told.cosine),
-        "phi": finite(told.phi),
+        "cosine": finite(summary.cosine),
+        "phi": finite(summary.phi),
         "forget_weight": weights.forget,
         "retain_weight": weights.retain,
-        "forget_norm": told.forget_norm,
-        "retain_norm": told.retain_norm,
+        "forget_norm": summary.forget_norm,
+        "retain_norm": summary.retain_norm,
         "step_norm": norm,
-        "conflict": told.conflict,
-        "pareto_stationary": told.pareto_stationary and None not in losses,
+        "conflict": summary.conflict,
+        "pareto_stationary": summary.pareto_stationary and None not in losses,
         "delta_forget": None,
         "delta_retain": None,
     }
 
 
 def finite(value: float) -> float | None:
-    """The number, or None where it is not finite: NaN is not JSON."""
+    """The value, or None if it is not finite: JSON has no NaN."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""The weights in motion: one optimiser on one model, or one update, with the way back to the last good weights."""
+"""Weight updates that can be reverted: optimiser steps and one-shot updates."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gradpivot.geometry import change_along
 from gradpivot.loop.optimizers import DescentRecipe, make_optimizer, rate_factor
 from gradpivot.runtime import Gradient
 
-__all__ = ["Descending", "Move", "trainable"]
+__all__ = ["OneShotUpdate", "RevertibleOptimizer", "trainable"]
 
 
-class Descending:
-    """One optimiser on one model, with the weights as they were before its last step."""
+class RevertibleOptimizer:
+    """An optimiser that remembers the weights before its last step."""
 
     def __init__(self, model: nn.Module, recipe: DescentRecipe, total: int) -> None:
         self.parameters = trainable(model)
@@ -28,7 +28,7 @@ class Descending:
         self._weights_before = [p.detach().clone() for p in self.parameters]
         self.buffers = list(model.buffers())
         self._buffers_before = [b.detach().clone() for b in self.buffers]
-        # Only training has it, so only its recipe.
+        # Only Retrain has an EMA.
         self._ema: float = getattr(recipe, "ema", 0.0)
         self._average = [p.detach().clone() for p in self.parameters] if self._ema else []
 
@@ -43,9 +43,9 @@ class Descending:
         rate: float = 1.0,
         measured: bool = True,
     ) -> tuple[float, float, float]:
-        """Step inside the mask, then (‖Δθ‖², ⟨Δθ, kept⟩, ⟨Δθ, combined⟩).
+        """Take a masked step and return (‖Δθ‖², ⟨Δθ, kept⟩, ⟨Δθ, combined⟩).
 
-        Where it need not be ``measured``, the first only says by being finite that the new weights are.
+        Without ``measured`` these are zeros, or non-finite if a weight is.
         """
         for group in self._optimizer.param_groups:
             group["lr"] = rate * self._recipe.lr * rate_factor(self._recipe.schedule, number / self._total)
@@ -56,34 +56,34 @@ class Descending:
             parameter.grad = gradient
         self._optimizer.step()
         if mask is not None:
-            self._put_back_outside(mask)
+            self._restore_outside(mask)
         if self._ema:
-            self._follow(number)
-        # A float32 norm may overflow where no weight has; only the exact one decides.
+            self._update_average(number)
+        # A float32 norm can overflow although all weights are finite, so fall through to the exact computation.
         if not measured and bool(torch.stack(_norms(self.parameters)).isfinite().all()):
             return 0.0, 0.0, 0.0
         return change_along(self._weights_before, self.parameters, kept, combined)
 
-    def _follow(self, number: int) -> None:
-        """Move the average after the weights; at first faster, so that it forgets where they began."""
+    def _update_average(self, number: int) -> None:
+        """Update the moving average, with a smaller decay in the first steps."""
         decay = min(self._ema, (1 + number) / (10 + number))
         torch._foreach_lerp_(self._average, [p.detach() for p in self.parameters], 1 - decay)
 
     @torch.no_grad()
-    def take_average(self) -> None:
-        """Give the model the average of its weights over the run, if the recipe asks for one."""
+    def load_average(self) -> None:
+        """Load the averaged weights into the model, if there are any."""
         if self._ema:
             torch._foreach_copy_([p.detach() for p in self.parameters], self._average)
 
-    def _put_back_outside(self, mask: Sequence[Tensor | None]) -> None:
-        """Undo what momentum and weight decay did to weights that may not change."""
+    def _restore_outside(self, mask: Sequence[Tensor | None]) -> None:
+        """Restore masked-out weights, which momentum and weight decay have changed."""
         for parameter, before, inside in zip(self.parameters, self._weights_before, mask, strict=True):
             if inside is not None:
                 torch.where(inside, parameter, before, out=parameter)
 
     @torch.no_grad()
     def restore_last_good(self) -> None:
-        """Go back to the weights and buffers for which the losses were last known to be finite."""
+        """Restore the last weights and buffers with finite losses."""
         for parameter, before in zip(self.parameters, self._weights_before, strict=True):
             parameter.copy_(before)
         for buffer, before in zip(self._model.buffers(), self._buffers_before, strict=True):
@@ -91,16 +91,16 @@ class Descending:
 
     @torch.no_grad()
     def add(self, first: Gradient, second: Gradient, first_share: float, second_share: float) -> None:
-        """Add shares of two gradients to the weights."""
+        """Add multiples of two gradients to the weights."""
         for gradient, share in ((first, first_share), (second, second_share)):
             for parameter, part in zip(self.parameters, gradient, strict=True):
                 if part is not None and share:
                     parameter.add_(part, alpha=share)
 
-    def take_back(self) -> None:
-        """Undo the last step: its weights and buffers, and what momentum and Adam remember of all steps so far.
+    def revert_step(self) -> None:
+        """Undo the last step and reset the optimiser state.
 
-        Their memory holds the step that went wrong; without it they begin anew, as at the start of a run.
+        The state of momentum and Adam includes the reverted step, so it is discarded.
         """
         self.restore_last_good()
         self._optimizer.state.clear()
@@ -126,8 +126,8 @@ class Descending:
             mine.copy_(saved)
 
 
-class Move:
-    """The one update of a one-shot method, and the weights before it."""
+class OneShotUpdate:
+    """The update of a one-shot method, and the weights before it."""
 
     def __init__(self, model: nn.Module, total: int) -> None:
         self.parameters = trainable(model)
@@ -136,31 +136,31 @@ class Move:
 
     @torch.no_grad()
     def add(self, update: Sequence[Tensor], first: Gradient, second: Gradient) -> tuple[float, float, float]:
-        """Update, then (‖Δθ‖², ⟨Δθ, first⟩, ⟨Δθ, second⟩)."""
+        """Add the update and return (‖Δθ‖², ⟨Δθ, first⟩, ⟨Δθ, second⟩)."""
         for parameter, change in zip(self.parameters, update, strict=True):
             parameter.add_(change)
         return change_along(self._before, self.parameters, first, second)
 
     @torch.no_grad()
     def restore_last_good(self) -> None:
-        """Go back to the weights the run began with; eval mode has left the buffers alone."""
+        """Restore the initial weights. Buffers are unchanged, because the run is in eval mode."""
         for parameter, before in zip(self.parameters, self._before, strict=True):
             parameter.copy_(before)
 
 
 def _norms(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """‖·‖ of each, on one device; a NaN or an infinity anywhere shows."""
+    """Norm of each tensor, on one device; not finite if any element is not."""
     norms = torch._foreach_norm([tensor.detach() for tensor in tensors])
     return [norm.to(norms[0].device, torch.float32) for norm in norms]
 
 
 def trainable(model: nn.Module) -> list[Tensor]:
-    """The weights that may change.
+    """The trainable parameters.
 
     Raises:
-        GradPivotError: if there is none.
+        GradPivotError: If there are none.
     """
     found: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
     if not found:
-        raise GradPivotError("the model has no trainable parameter; set requires_grad on what may change")
+        raise GradPivotError("the model has no trainable parameters; set requires_grad on those to update")
     return found

@@ -1,7 +1,7 @@
-"""BatchNorm during unlearning: an explicit policy, because forget batches rewrite running statistics otherwise.
+"""BatchNorm policies for unlearning.
 
-In train mode the running mean and variance follow whatever passes through, whatever the gradients say: on a small MLP
-the forget batches alone drove UA to 100 % at γ = 0.
+In train mode forget batches change the running statistics, independently of the gradients. On a small MLP this alone
+raised UA to 100 % at γ = 0.
 """
 
 from __future__ import annotations
@@ -19,20 +19,25 @@ from gradpivot.data import Loader, cut, shuffled
 from gradpivot.runtime import derive, evaluating, isolated
 
 __all__ = [
-    "POLICIES", "apply_policy", "has_batch_statistics", "recalibrate", "recalibrate_over", "running_statistics",
-    "statistics_kept",
+    "POLICIES",
+    "apply_policy",
+    "has_batch_statistics",
+    "preserved_statistics",
+    "recalibrate",
+    "recalibrate_over",
+    "running_statistics",
 ]  # fmt: skip
 
 POLICIES = ("frozen", "train", "recalibrate")
-"""``frozen``: running statistics are used and kept. ``train``: the usual train mode, as in the literature.
-``recalibrate``: train mode, then new statistics from retain data alone."""
+"""``frozen``: use and keep the running statistics. ``train``: the usual train mode. ``recalibrate``: train mode, then
+recompute the statistics on retain data."""
 
 _SAMPLES = 2048
-_LEAST_BATCH = 64
+_MIN_BATCH_SIZE = 64
 
 
 def apply_policy(model: nn.Module, policy: str) -> None:
-    """Put the model in train mode, with its BatchNorm layers as the policy says."""
+    """Put the model in train mode, with frozen BatchNorm layers if the policy is ``frozen``."""
     model.train()
     if policy == "frozen":
         for layer in _layers(model):
@@ -41,11 +46,11 @@ def apply_policy(model: nn.Module, policy: str) -> None:
 
 @torch.no_grad()
 def recalibrate(model: nn.Module, batches: Iterable[tuple[int, Any]], forward: Callable[[nn.Module, Any], Any]) -> None:
-    """Replace running statistics by their mean over ``batches``; weights stay as they are.
+    """Replace the running statistics by their mean over ``batches``.
 
     Args:
-        model: Gets its modes back afterwards.
-        batches: (Samples, batch): each counts by how many samples it has.
+        model: The model; its train/eval modes are restored.
+        batches: (sample count, batch) pairs, weighted by the count.
         forward: Runs the model on a batch.
     """
     layers = _layers(model)
@@ -76,32 +81,32 @@ def recalibrate_over(
     seed: int,
     workers: int = 0,
 ) -> None:
-    """:func:`recalibrate` over some samples of a data set, 2048 random ones at most, without augmentation.
+    """:func:`recalibrate` on up to 2048 random samples of a dataset, without augmentation.
 
     Args:
-        model: Whose statistics.
-        dataset: What it was trained on.
-        indices: The samples to keep.
+        model: The model.
+        dataset: The training set.
+        indices: The samples to draw from.
         forward: Runs the model on a batch.
-        batch_size: That of the run, but 64 at least: the variance of a small batch is a poor one.
-        seed: Decides which samples.
+        batch_size: Batch size; raised to 64 if smaller, for a good estimate of the variance.
+        seed: Selects the samples.
         workers: Data-loading processes.
     """
-    order = cut(shuffled(indices, seed, "recalibrate")[:_SAMPLES], max(batch_size, _LEAST_BATCH))
+    order = cut(shuffled(indices, seed, "recalibrate")[:_SAMPLES], max(batch_size, _MIN_BATCH_SIZE))
     loader = Loader(dataset, next(model.parameters()).device, seed, workers)
-    # What a forward pass draws is the same at every look and in every process.
+    # Same random numbers on every call and in every process.
     with isolated(derive(seed, "recalibrate")):
         recalibrate(model, zip(map(len, order), loader.batches(order, -1), strict=True), forward)
 
 
 @contextmanager
-def statistics_kept(model: nn.Module) -> Iterator[None]:
-    """Let passes in train mode leave the running statistics as they are."""
+def preserved_statistics(model: nn.Module) -> Iterator[None]:
+    """Keep the running statistics unchanged during passes in train mode."""
     layers = [m for m in model.modules() if isinstance(m, _NormBase) and m.track_running_stats]
     momenta = [layer.momentum for layer in layers]
     counts = [(c, c.clone()) for layer in layers if (c := layer.num_batches_tracked) is not None]
     for layer in layers:
-        # Means and variances are not put back afterwards: the backward pass may need the very buffers.
+        # Not by restoring the buffers afterwards: the backward pass may need them unmodified.
         layer.momentum = 0.0
     try:
         yield
@@ -113,7 +118,7 @@ def statistics_kept(model: nn.Module) -> Iterator[None]:
 
 
 def running_statistics(model: nn.Module) -> list[Tensor]:
-    """The running means and variances that a forward pass in the present modes would change."""
+    """Running means and variances that a forward pass in the current modes would update."""
     return [
         buffer
         for module in model.modules()
@@ -124,7 +129,7 @@ def running_statistics(model: nn.Module) -> list[Tensor]:
 
 
 def has_batch_statistics(model: nn.Module) -> bool:
-    """Whether a sample's output depends on the others of its batch, by BatchNorm in train mode."""
+    """Whether any BatchNorm layer is in train mode, so that outputs depend on the whole batch."""
     return any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
 
 

@@ -17,16 +17,16 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine", "one_cycle")
 
 WARM_UP = 0.2
-"""The share of a ``one_cycle`` run in which the learning rate rises; it falls for the rest."""
-_FIRST_RATE = 0.04
+"""Fraction of a ``one_cycle`` run over which the learning rate rises."""
+_INITIAL_FACTOR = 0.04
 
 
 class DescentRecipe(Protocol):
-    """The fields of a method that describe its descent; :class:`gradpivot.methods.method.Descent` has them."""
+    """Training settings of a method; implemented by :class:`gradpivot.methods.method.Descent`."""
 
     @property
     def lr(self) -> float:
-        """Learning rate λ."""
+        """Learning rate."""
         ...
 
     @property
@@ -36,12 +36,12 @@ class DescentRecipe(Protocol):
 
     @property
     def batch_size(self) -> int | None:
-        """Samples a batch, or None for a size that suits the forget set."""
+        """Batch size, or None for one based on the size of the forget set."""
         ...
 
     @property
     def retain_batch_size(self) -> int | None:
-        """Retain samples beside each forget batch, or None for as many as that has."""
+        """Retain samples per step, or None for the size of the forget batch."""
         ...
 
     @property
@@ -56,12 +56,12 @@ class DescentRecipe(Protocol):
 
     @property
     def momentum(self) -> float:
-        """Of SGD."""
+        """SGD momentum."""
         ...
 
     @property
     def weight_decay(self) -> float:
-        """Of every optimiser."""
+        """Weight decay."""
         ...
 
     @property
@@ -76,15 +76,15 @@ class DescentRecipe(Protocol):
 
     @property
     def max_norm(self) -> float | None:
-        """Limit on the length of the combined gradient."""
+        """Maximum norm of the combined gradient, or None."""
         ...
 
 
 def make_optimizer(parameters: Sequence[Tensor], recipe: DescentRecipe) -> torch.optim.Optimizer:
-    """The optimiser a recipe names: ``sgd`` (with momentum), ``adam`` or ``adamw``.
+    """Create the optimiser of a recipe: ``sgd``, ``adam`` or ``adamw``.
 
-    Fused where that can be: one pass over the weights, and no temporary copy of the gradient. The numbers are those of
-    the unfused steps to rounding, and the same bits every time.
+    Uses fused kernels where possible: one pass over the weights and no temporary copy of the gradient. They are
+    deterministic and equal to the unfused ones up to rounding.
     """
     fused = _fusible(parameters)
     optimizer: torch.optim.Optimizer
@@ -94,7 +94,7 @@ def make_optimizer(parameters: Sequence[Tensor], recipe: DescentRecipe) -> torch
             lr=recipe.lr,
             momentum=recipe.momentum,
             weight_decay=recipe.weight_decay,
-            # Only training has it, so only its recipe.
+            # Only Retrain has this field.
             nesterov=getattr(recipe, "nesterov", False),
             fused=fused,
             foreach=not fused,
@@ -103,61 +103,60 @@ def make_optimizer(parameters: Sequence[Tensor], recipe: DescentRecipe) -> torch
         kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
         optimizer = kind(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=fused, foreach=not fused)
     else:
-        raise GradPivotError(f"there is no optimizer {recipe.optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
-    optimizer.register_step_pre_hook(_lay_alike)
+        raise GradPivotError(f"unknown optimizer {recipe.optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
+    optimizer.register_step_pre_hook(_match_layouts)
     return optimizer
 
 
 def _fusible(parameters: Sequence[Tensor]) -> bool:
-    """Whether torch's fused kernels can be trusted with these: plain dense float32 or float64 on a CPU or CUDA.
+    """Whether fused kernels are safe: plain dense float32 or float64 tensors on CPU or CUDA.
 
-    Not shards or quantised weights. Not bfloat16: torch 2.13's fused SGD on a CPU gets its momentum wrong (weights off
-    by forty times the rounding of the unfused steps).
+    Excludes sharded and quantised weights, and bfloat16: torch 2.13's fused SGD on CPU computes wrong momentum for it
+    (error 40 times the rounding of unfused steps).
     """
     return all(
         type(p) in (Tensor, torch.nn.Parameter)
         and p.device.type in ("cpu", "cuda")
         and p.dtype in (torch.float32, torch.float64)
-        # What has gaps or overlaps cannot be laid out again.
+        # A layout with gaps or overlaps cannot be reproduced.
         and torch.empty_like(p, device="meta").stride() == p.stride()
         for p in parameters
     )
 
 
-def _lay_alike(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Give gradients and momenta the layout of their weights before a step.
+def _match_layouts(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """Convert gradients and optimiser state to the memory layout of their weights before a step.
 
-    Fused kernels walk through memory without a look at strides (CPU, torch 2.13: no error, wrong weights), or refuse
-    (CUDA). Gradients from autograd lie right; one that somebody made, or a state that was saved in another memory
-    format, need not.
+    Fused kernels ignore strides (CPU, torch 2.13: silently wrong weights) or raise (CUDA). Gradients from autograd have
+    the right layout; hand-made ones, or state saved in another memory format, may not.
     """
     for parameter in (p for group in optimizer.param_groups for p in group["params"]):
         if parameter.grad is not None:
-            parameter.grad = _laid_like(parameter, parameter.grad)
+            parameter.grad = _with_layout_of(parameter, parameter.grad)
         state = optimizer.state.get(parameter, {})
         for name, value in state.items():
             if isinstance(value, Tensor) and value.shape == parameter.shape:
-                state[name] = _laid_like(parameter, value)
+                state[name] = _with_layout_of(parameter, value)
 
 
-def _laid_like(parameter: Tensor, value: Tensor) -> Tensor:
+def _with_layout_of(parameter: Tensor, value: Tensor) -> Tensor:
     if value.stride() == parameter.stride():
         return value
     return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
 
 
 def rate_factor(schedule: str, progress: float) -> float:
-    """What the learning rate is multiplied with when a fraction ``progress`` of the steps is done.
+    """Learning-rate factor after a fraction ``progress`` of the steps.
 
-    A function of the position alone, so that a resumed run needs no scheduler state and a skipped step changes nothing.
-    ``one_cycle`` is Smith & Topin's super-convergence (2018) with straight lines: up from 4 % of the rate to all of it
-    in the first fifth of the run, then down to zero.
+    It depends on the position only, so a resumed run needs no scheduler state. ``one_cycle`` is the linear form of
+    Smith & Topin's super-convergence (2018): from 4 % up to the full rate in the first fifth of the run, then down to
+    zero.
     """
     if schedule == "constant":
         return 1.0
     if schedule == "cosine":
         return (1 + math.cos(math.pi * progress)) / 2
     if schedule == "one_cycle":
-        rising = _FIRST_RATE + (1 - _FIRST_RATE) * progress / WARM_UP
+        rising = _INITIAL_FACTOR + (1 - _INITIAL_FACTOR) * progress / WARM_UP
         return min(rising, (1 - progress) / (1 - WARM_UP))
-    raise GradPivotError(f"there is no schedule {schedule!r}; choose one of {', '.join(SCHEDULES)}")
+    raise GradPivotError(f"unknown schedule {schedule!r}; choose one of {', '.join(SCHEDULES)}")

@@ -1,4 +1,4 @@
-"""What a run is asked for and what it leaves behind."""
+"""Interfaces and results of a run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from gradpivot.loop.loop import Loop
     from gradpivot.tasks import Task
 
-__all__ = ["Diverged", "ModelFactory", "Moved", "Outcome", "Progress", "RunnableMethod", "Stateful"]
+__all__ = ["Diverged", "FirstOrderChange", "ModelFactory", "Outcome", "Progress", "RunnableMethod", "Stateful"]
 
 Progress = Callable[[int, int], None]
-"""Called with (steps done, steps in all)."""
+"""Called with (steps done, total steps)."""
 
 ModelFactory = Callable[[], nn.Module]
 
 
 class RunnableMethod(Protocol):
-    """What the Loop needs of a method: to be run."""
+    """What the Loop needs from a method."""
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Change ``model`` in place."""
@@ -30,41 +30,41 @@ class RunnableMethod(Protocol):
 
 
 class Stateful(Protocol):
-    """A part of a method whose state belongs into a checkpoint."""
+    """Part of a method with state to checkpoint."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next step depends on: numbers, strings, tensors and containers of these."""
+        """State that the next step depends on: numbers, strings, tensors and containers of these."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from :meth:`state_dict`."""
+        """Restore from :meth:`state_dict`."""
         ...
 
 
-class Diverged(Exception):  # noqa: N818 - an outcome that methods let pass, not an error of anybody's
-    """A loss, gradient or weight became NaN or infinite; the Loop has put the last good weights back."""
+class Diverged(Exception):  # noqa: N818 - control flow that methods let pass, not an error
+    """A loss, gradient or weight became NaN or infinite; the Loop has restored the last good weights."""
 
     def __init__(self, step: int, reason: str) -> None:
         super().__init__(f"diverged at step {step}: {reason}")
         self.step, self.reason = step, reason
 
 
-class Moved(NamedTuple):
-    """The first-order effect of what the optimiser really did; zero where it did nothing or was not measured."""
+class FirstOrderChange(NamedTuple):
+    """First-order effect of the actual update on both losses; zero if there was none or it was not measured."""
 
     forget: float = 0.0
-    """⟨Δθ,f⟩, negative where L_f goes down."""
+    """⟨Δθ,f⟩; negative if L_f decreases."""
     retain: float = 0.0
-    """⟨Δθ,r⟩ likewise."""
+    """⟨Δθ,r⟩; negative if L_r decreases."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run left behind."""
+    """The result of a run."""
 
     model: nn.Module
     history: dict[str, list[Any]]
     seconds: float
     diverged: dict[str, Any] | None
     note: str | None = None
-    """What the method has to say of it, if there is something to be told."""
+    """A note from the method to the user, if any."""

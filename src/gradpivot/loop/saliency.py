@@ -1,4 +1,4 @@
-"""Weight saliency: which weights matter most to what is to be forgotten (SalUn; Fan et al., ICLR 2024, eq. 3–4)."""
+"""Weight saliency for the forget set (SalUn; Fan et al., ICLR 2024, eq. 3–4)."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ __all__ = ["saliency_mask"]
 
 
 def saliency_mask(model: nn.Module, task: Task, batches: Iterable[tuple[Any, int]], share: float) -> list[Tensor]:
-    """The most salient weights: the global top ``share`` of ``|Σ_{x∈D_f} ∇_θ(−CE(x))|``.
+    """Select the most salient weights: the global top ``share`` of ``|Σ_{x∈D_f} ∇_θ(−CE(x))|``.
 
-    The gradients are summed before the absolute value is taken, with the model in eval mode (its modes come back). −CE
-    is the negative of the task's retain loss, a mean over the batch; the sign does not matter.
+    Gradients are summed before taking the absolute value, with the model in eval mode. CE is the task's retain loss,
+    a mean over the batch.
 
     Args:
         model: The original model.
-        task: How to run it on a batch.
-        batches: D_f as (batch, samples in it).
-        share: Which fraction of the trainable weights is chosen, in (0, 1].
+        task: Runs the model on a batch.
+        batches: D_f as (batch, sample count) pairs.
+        share: Fraction of the trainable weights to select, in (0, 1].
 
     Returns:
         One boolean tensor per trainable parameter, in the order of ``model.parameters()``. Exactly ``round(share · n)``
-        of the n weights are True; among equal saliencies the first in that order are chosen. Memory: two gradients and
-        n booleans. Time: one pass over D_f, then O(n).
+        of the n weights are True; ties go to the first in that order. Memory: two gradients and n booleans. Time: one
+        pass over D_f, then O(n).
 
     Raises:
-        NonFiniteError: if a gradient is NaN or infinite.
-        GradPivotError: if the share rounds to no weight at all.
+        NonFiniteError: If a gradient is NaN or infinite.
+        GradPivotError: If the fraction selects no weight.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     with evaluating(model):
@@ -46,7 +46,7 @@ def saliency_mask(model: nn.Module, task: Task, batches: Iterable[tuple[Any, int
     saliency = torch.cat([s.abs_().reshape(-1).to(sums[0].device) for s in sums])
     total = float(saliency.sum(dtype=torch.float64))
     if not math.isfinite(total):
-        raise NonFiniteError(f"the gradient on the forget set is {total}, so no weight can be called salient")
+        raise NonFiniteError(f"the gradient on the forget set is {total}; cannot rank the weights")
     chosen = _largest(saliency, _count(share, len(saliency)))
     parts = torch.split_with_sizes(chosen, [p.numel() for p in parameters])
     return [part.view(p.shape).to(p.device) for part, p in zip(parts, parameters, strict=True)]
@@ -55,7 +55,7 @@ def saliency_mask(model: nn.Module, task: Task, batches: Iterable[tuple[Any, int
 def _summed_gradients(
     model: nn.Module, task: Task, batches: Iterable[tuple[Any, int]], parameters: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Σ∇CE per parameter, in float32 where the weights have less."""
+    """Σ∇CE per parameter, in float32 or higher precision."""
     sums = [torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32)) for p in parameters]
     for batch, samples in batches:
         gradients = gradient_of(task.retain_loss(model, batch), parameters)
@@ -67,22 +67,22 @@ def _summed_gradients(
 
 def _count(share: float, weights: int) -> int:
     if not 0 < share <= 1:
-        raise GradPivotError(f"saliency is {share}; it must be a fraction > 0 and ≤ 1 of the weights")
+        raise GradPivotError(f"saliency is {share}; it must be > 0 and ≤ 1")
     count = round(share * weights)
     if count == 0:
         raise GradPivotError(
-            f"saliency is {share}, which is none of {weights:,} weights; give {1 / weights:.1g} or more"
+            f"saliency is {share}, which selects none of {weights:,} weights; use at least {1 / weights:.1g}"
         )
     return count
 
 
 def _largest(values: Tensor, count: int) -> Tensor:
-    """Where the ``count`` largest values are; of equal ones at the border the first.
+    """Mask of the ``count`` largest values; ties go to the first.
 
-    By the value at the border rather than by sorting, whose n indices take eight bytes each.
+    Uses the threshold value rather than sorting, whose n indices take eight bytes each.
     """
-    border = values.kthvalue(len(values) - count + 1).values
-    chosen = values > border
+    threshold = values.kthvalue(len(values) - count + 1).values
+    chosen = values > threshold
     missing = count - int(chosen.sum())
-    chosen[(values == border).nonzero()[:missing, 0]] = True
+    chosen[(values == threshold).nonzero()[:missing, 0]] = True
     return chosen

@@ -1,4 +1,4 @@
-"""Inside a step: two gradients, the optimiser, what it really did, and the way back to the last good weights."""
+"""One step: gradients, optimiser update, telemetry, and rollback to the last good weights."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from gradpivot.data import Loader, batch_count, cut
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry import Weights, apply_mask, correction, gram_of, limited, trainable_masks
-from gradpivot.loop.batches import bad_data
+from gradpivot.loop.batches import describe_non_finite
 from gradpivot.loop.combined import Combined
-from gradpivot.loop.gradients import Gradients, Loss, LossesOfStep, mean_gradient
-from gradpivot.loop.history import History, row_of
-from gradpivot.loop.motion import Descending, Move
-from gradpivot.loop.outcome import Diverged, Moved, Progress
+from gradpivot.loop.gradients import Gradients, Loss, StepLosses, mean_gradient
+from gradpivot.loop.history import History, make_row
+from gradpivot.loop.motion import OneShotUpdate, RevertibleOptimizer
+from gradpivot.loop.outcome import Diverged, FirstOrderChange, Progress
 from gradpivot.loop.precision import Passes
 from gradpivot.runtime import Part, Replicas, derive, reseed
 
@@ -32,14 +32,13 @@ __all__ = ["Stepping"]
 
 @dataclass(kw_only=True)
 class Stepping:
-    """The steps of one run; :class:`gradpivot.loop.Loop` adds what surrounds them.
+    """The steps of a run; :class:`gradpivot.loop.Loop` adds batches and checkpoints.
 
     Attributes:
-        seed: Decides everything random.
-        workers: Data-loading processes; never changes a number.
+        seed: Seeds all randomness.
+        workers: Data-loading processes; does not affect results.
         progress: Called after every step.
-        replicas: The processes that run the method together, each on its part of every batch: those of the process
-            group if there is one, else this one alone.
+        replicas: The data-parallel processes. Default: the current process group, or this process alone.
     """
 
     seed: int = 0
@@ -48,61 +47,60 @@ class Stepping:
     replicas: Replicas = field(default_factory=Replicas.current)
     _history: History = field(default_factory=History, init=False)
     _step: int = field(default=0, init=False)
-    _descent: Descending | None = field(default=None, init=False)
-    _move: Move | None = field(default=None, init=False)
+    _descent: RevertibleOptimizer | None = field(default=None, init=False)
+    _move: OneShotUpdate | None = field(default=None, init=False)
     _mask: list[Tensor | None] | None = field(default=None, init=False)
     _passes: Passes = field(default_factory=Passes, init=False)
     _parts: tuple[Part, Part] = field(default=(Part(0, 1, 1), Part(0, 1, 1)), init=False)
     _statistics: list[Tensor] = field(default_factory=list, init=False)
-    _at_hand: tuple[Sequence[np.ndarray], Sequence[Any]] = field(default=((), ()), init=False)
+    _current: tuple[Sequence[np.ndarray], Sequence[Any]] = field(default=((), ()), init=False)
 
     def undo_last_step(self) -> None:
-        """Put the weights of before the last step back: they are the last whose losses were finite."""
+        """Restore the weights before the last step, the last ones with finite losses."""
         (self._move or self._running).restore_last_good()
 
     def restrict(self, model: nn.Module, mask: Sequence[Tensor | None]) -> None:
-        """Let only some weights change for the rest of the run; a later call replaces the mask.
+        """Update only the weights inside a mask for the rest of the run; a later call replaces the mask.
 
-        Outside the mask gradients count as zero, in the Gram matrix too, and after every step the weights there are put
-        back bit by bit, whatever momentum and weight decay did. Buffers, such as BatchNorm's running statistics, are no
-        weights and are not held.
+        Outside the mask gradients are zero, also in the Gram matrix, and the weights are restored after every step, so
+        that momentum and weight decay have no effect. Buffers, such as running statistics, are not masked.
 
         Args:
-            model: The model that is being changed.
+            model: The model.
             mask: One boolean tensor per trainable parameter, True where it may change; None for all of it.
 
         Raises:
-            GradPivotError: if a mask is missing or does not have its parameter's shape.
+            GradPivotError: If a mask is missing or has the wrong shape.
         """
         self._mask = trainable_masks(mask, [p for p in model.parameters() if p.requires_grad])
 
-    def pass_over(
+    def eval_batches(
         self, model: nn.Module, dataset: Any, indices: np.ndarray, batch_size: int
     ) -> Iterator[tuple[np.ndarray, Any]]:
-        """(Indices, batch) of some samples in their order with the model in eval mode, for what a method prepares.
+        """Yield (indices, batch) of the given samples in order, with the model in eval mode.
 
-        No step is counted. Samples are not augmented; a dataset that draws its own shows those of the first epoch. Each
-        of several processes gets all samples: what it prepares is then equal in all.
+        Takes no step and applies no augmentation; a dataset with its own augmentation uses that of the first epoch.
+        Every process gets all samples, so that all compute the same result.
         """
         model.eval()
         order = cut(indices, batch_size)
         yield from zip(order, self._loader(dataset, model).batches(order, 0), strict=True)
 
     def gradients(self, *, forget: Loss | None = None, retain: Loss | None = None) -> Gradients:
-        """The gradients of one or both losses, each from a forward pass of its own.
+        """Compute the gradients of one or both losses, each with its own forward pass.
 
-        A loss is the mean over its batch. Of several processes each takes the mean over its part; what comes back is
-        the gradient of the mean over the whole batch, the same in all of them.
+        A loss is the mean over its batch. With several processes each computes the mean over its part, and all get the
+        gradient of the mean over the whole batch.
 
         Raises:
-            Diverged: if a loss or gradient is not finite; the last good weights are back in place then.
+            Diverged: If a loss or gradient is not finite; restores the last good weights.
         """
         parameters = self._running.parameters
         (f, forget_loss), (r, retain_loss) = self._losses.gradients(forget, retain, parameters, self._statistics)
         if self._mask is not None:
             apply_mask(f, self._mask)
             apply_mask(r, self._mask)
-        return self._guarded(Gradients(f, r, gram_of(f, r), forget_loss, retain_loss))
+        return self._check_finite(Gradients(f, r, gram_of(f, r), forget_loss, retain_loss))
 
     def step(
         self,
@@ -111,30 +109,31 @@ class Stepping:
         *,
         rate: float = 1.0,
         measured: bool = True,
-        promised: tuple[bool, bool] = (False, False),
-    ) -> Moved:
-        """Let the optimiser step along a·f + b·r, shortened to ``max_norm``, and record what it really did.
+        non_increasing: tuple[bool, bool] = (False, False),
+    ) -> FirstOrderChange:
+        """Take an optimiser step along a·f + b·r, clipped to ``max_norm``, and record its effect.
 
-        Opposed gradients (weights (0, 0)) do not move the model at all: momentum and weight decay would
-        otherwise carry it on past a Pareto-stationary point.
+        Weights (0, 0), for opposed gradients, skip the step: momentum and weight decay would otherwise move the model
+        away from a Pareto-stationary point.
 
         Args:
-            gradients: What :meth:`gradients` gave.
+            gradients: The result of :meth:`gradients`.
             weights: a and b.
-            rate: What the learning rate is multiplied with for this step.
-            measured: Whether to record ⟨Δθ,f⟩ and ⟨Δθ,r⟩, two passes over the weights; with one loss they say little.
-            promised: Whether L_f and L_r must not rise to first order: what momentum, Adam or weight decay did against
-                that is taken out again (:mod:`gradpivot.geometry._correction`). Needs ``measured``.
+            rate: Factor on the learning rate for this step.
+            measured: Whether to record ⟨Δθ,f⟩ and ⟨Δθ,r⟩, which takes two passes over the weights.
+            non_increasing: Whether L_f and L_r must not rise to first order. Removes the part of the update, from
+                momentum, Adam or weight decay, that violates this (:mod:`gradpivot.geometry._correction`). Needs
+                ``measured``.
 
         Raises:
-            Diverged: if the step made a weight non-finite.
+            Diverged: If the step makes a weight non-finite.
         """
         descent = self._running
         weights, norm = limited(weights, gradients.gram, descent.max_norm)
-        row = row_of(self._step, gradients, weights, norm)
+        row = make_row(self._step, gradients, weights, norm)
         if weights == (0.0, 0.0):
             self._history.add(row)
-            return Moved()
+            return FirstOrderChange()
         combined = Combined(gradients, weights)
         size, *along = descent.step(
             self._step, combined.gradient, combined.kept, self._mask, rate=rate, measured=measured
@@ -142,18 +141,18 @@ class Stepping:
         if not math.isfinite(size):
             self._diverge("the step made a weight non-finite")
         if measured:
-            row |= self._corrected(combined.along_both(*along), promised, gradients, combined)
+            row |= self._corrected(combined.first_order_change(*along), non_increasing, gradients, combined)
         self._history.add(row)
-        return Moved(row["delta_forget"] or 0.0, row["delta_retain"] or 0.0)
+        return FirstOrderChange(row["delta_forget"] or 0.0, row["delta_retain"] or 0.0)
 
     def _corrected(
-        self, along: Moved, promised: tuple[bool, bool], gradients: Gradients, combined: Combined
+        self, along: FirstOrderChange, non_increasing: tuple[bool, bool], gradients: Gradients, combined: Combined
     ) -> dict[str, float | None]:
-        """⟨Δθ,f⟩ and ⟨Δθ,r⟩ after what broke the promise has been taken out of the step; None without that loss."""
+        """Remove first-order increases from the step; returns ⟨Δθ,f⟩ and ⟨Δθ,r⟩, None for a missing loss."""
         forget = along.forget if gradients.forget_loss is not None else None
         retain = along.retain if gradients.retain_loss is not None else None
         known = forget or 0.0, retain or 0.0
-        x, y = correction(gradients.gram, *known, forget=promised[0], retain=promised[1])
+        x, y = correction(gradients.gram, *known, forget=non_increasing[0], retain=non_increasing[1])
         if x == y == 0:
             return {"delta_forget": forget, "delta_retain": retain}
         self._running.add(combined.kept, combined.gradient, *combined.shares(x, y))
@@ -161,10 +160,10 @@ class Stepping:
         return {"delta_forget": known[0] + x * ff + y * fr, "delta_retain": known[1] + x * fr + y * rr}
 
     @torch.no_grad()
-    def losses_again(self, *, forget: Loss, retain: Loss) -> tuple[float, float]:
-        """Both losses of the step just made, on the same batches under the same random numbers; no gradient.
+    def recompute_losses(self, *, forget: Loss, retain: Loss) -> tuple[float, float]:
+        """Recompute both losses after the last step, on the same batches and random numbers, without gradients.
 
-        For a method that looks whether a step did what it should. Running statistics stay what they are.
+        Running statistics are preserved.
         """
         statistics = [buffer.detach().clone() for buffer in self._running.buffers]
         reseed(derive(self.seed, "step", self._step))
@@ -173,9 +172,9 @@ class Stepping:
             buffer.copy_(before)
         return losses
 
-    def take_back(self) -> None:
-        """Undo the step just made; it stays in the history, with what it did."""
-        self._running.take_back()
+    def revert_step(self) -> None:
+        """Undo the last step; it stays in the history."""
+        self._running.revert_step()
 
     def mean_gradients(
         self,
@@ -186,106 +185,105 @@ class Stepping:
         forget: Callable[[Any], Tensor],
         retain: Callable[[Any], Tensor],
     ) -> Gradients:
-        """The gradients of two mean losses over all of D_f and all of D_r in eval mode, for a one-shot method.
+        """Compute the gradients of the mean losses over all of D_f and D_r in eval mode, for a one-shot method.
 
         Args:
-            model: The model that :meth:`move` will change.
-            split: What to forget.
-            batch_size: Samples at a time; it changes memory and rounding, nothing else.
-            forget: The mean L_f of a batch.
-            retain: The mean L_r of a batch.
+            model: The model that :meth:`move` will update.
+            split: The data to forget and to retain.
+            batch_size: Batch size; affects memory and rounding only.
+            forget: Maps a batch to its mean L_f.
+            retain: Maps a batch to its mean L_r.
 
         Raises:
-            Diverged: if a loss or gradient is not finite.
+            Diverged: If a loss or gradient is not finite.
         """
-        asked = [
+        sides = [
             (indices[slice(*self.replicas.part(len(indices))[:2])], len(indices), loss)
             for indices, loss in ((split.forget_indices, forget), (split.retain_indices, retain))
         ]
-        self._move = move = Move(model, sum(batch_count(len(mine), batch_size) for mine, _, _ in asked) + 1)
+        self._move = move = OneShotUpdate(model, sum(batch_count(len(mine), batch_size) for mine, _, _ in sides) + 1)
         self._report_move()
-        sides = [
+        computations = [
             partial(
                 mean_gradient,
-                self.pass_over(model, split.train, mine, batch_size),
+                self.eval_batches(model, split.train, mine, batch_size),
                 samples,
                 loss,
                 move.parameters,
                 self._passes,
                 self._report_move,
             )
-            for mine, samples, loss in asked
+            for mine, samples, loss in sides
         ]
-        (f, forget_loss), (r, retain_loss) = self.replicas.mean_gradients(move.parameters, sides)
-        return self._guarded(Gradients(f, r, gram_of(f, r), forget_loss, retain_loss))
+        (f, forget_loss), (r, retain_loss) = self.replicas.mean_gradients(move.parameters, computations)
+        return self._check_finite(Gradients(f, r, gram_of(f, r), forget_loss, retain_loss))
 
     def move(self, update: Sequence[Tensor], gradients: Gradients, weights: Weights) -> None:
-        """Add a one-shot update to the trainable weights, and record it as the run's only step.
+        """Add a one-shot update to the trainable weights and record it as the run's only step.
 
         Args:
             update: Δθ, one tensor per trainable parameter.
-            gradients: What :meth:`mean_gradients` gave.
-            weights: What they entered the update with, before whatever it was multiplied by.
+            gradients: The result of :meth:`mean_gradients`.
+            weights: Their weights in the update, before any preconditioning.
 
         Raises:
-            Diverged: if the update made a weight non-finite; the weights are as before then.
+            Diverged: If the update makes a weight non-finite; restores the weights.
         """
         if self._move is None:
-            raise GradPivotError("take the gradients with loop.mean_gradients(…) before loop.move(…)")
+            raise GradPivotError("call loop.mean_gradients(…) before loop.move(…)")
         size, along_forget, along_retain = self._move.add(update, gradients.forget, gradients.retain)
         if not math.isfinite(size):
-            self._diverge("the update made a weight nan or infinite")
-        row = row_of(self._step, gradients, weights, math.sqrt(size))
+            self._diverge("the update made a weight non-finite")
+        row = make_row(self._step, gradients, weights, math.sqrt(size))
         self._history.add(row | {"delta_forget": along_forget, "delta_retain": along_retain})
         self._report_move()
 
     def record(self, **columns: float | None) -> None:
-        """Add columns of a method's own to the step just made; give the same ones at every step.
+        """Add columns to the last step; use the same ones at every step.
 
-        They are means over the forget batch, or the same for every sample: of several processes' numbers the mean is
-        recorded, weighted by how much of that batch each has.
+        Values are means over the forget batch, or constant. Processes are averaged by their share of that batch.
         """
         self._history.add_to_last(self.replicas.mean(columns, self._parts[0].share))
 
     def recorded(self, column: str) -> list[Any]:
-        """What the history has under ``column`` so far, one entry a step."""
+        """The recorded values of ``column``, one per step."""
         return self._history.column(column)
 
     @property
     def last_row(self) -> Mapping[str, Any] | None:
-        """The last step's columns; None before the first. After a resume, where the killed run's state is."""
+        """The last step's columns, also after resuming; None before the first step."""
         return self._history.last
 
     def mean_over_forget(self, value: float) -> float:
-        """The mean over the forget batch of a number that this process has of its part."""
+        """Average a value over all processes' parts of the forget batch."""
         found = self.replicas.mean({"value": value}, self._parts[0].share)["value"]
         assert found is not None
         return found
 
     @property
     def forget_samples(self) -> int:
-        """How many samples the forget batch has, in all processes together."""
+        """Size of the forget batch over all processes."""
         return self._parts[0].total
 
     @property
-    def _running(self) -> Descending:
+    def _running(self) -> RevertibleOptimizer:
         if self._descent is None:
-            raise GradPivotError("take gradients inside 'for batch in loop.paired_batches(…)'")
+            raise GradPivotError("call this inside 'for batch in loop.paired_batches(…)'")
         return self._descent
 
     @property
-    def _losses(self) -> LossesOfStep:
-        return LossesOfStep(self.seed, self._step, self._parts, self.replicas, self._passes)
+    def _losses(self) -> StepLosses:
+        return StepLosses(self.seed, self._step, self._parts, self.replicas, self._passes)
 
     def _loader(self, dataset: Any, model: nn.Module) -> Loader:
         first = next(model.parameters(), None)
         if first is None:
-            raise GradPivotError("the model has no parameters; there is nothing to unlearn")
+            raise GradPivotError("the model has no parameters to unlearn")
         return Loader(dataset, first.device, self.seed, self.workers)
 
-    def _guarded(self, gradients: Gradients) -> Gradients:
+    def _check_finite(self, gradients: Gradients) -> Gradients:
         if gradients.fault is not None:
-            self._diverge(gradients.fault + bad_data(*self._at_hand))
+            self._diverge(gradients.fault + describe_non_finite(*self._current))
         return gradients
 
     def _diverge(self, reason: str) -> NoReturn:

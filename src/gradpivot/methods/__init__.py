@@ -1,6 +1,6 @@
-"""Methods: one file each, found by being here. A new method is one file and one test.
+"""Unlearning methods, one per file. Modules in this package are registered automatically.
 
-Third parties register theirs with an entry point in the group ``gradpivot.methods`` that names their module.
+Third-party packages register a module with an entry point in the group ``gradpivot.methods``.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""BS: boundary shrink, every forgotten sample to the nearest other class (Chen et al., 2023, "Boundary Unlearning")."""
+"""BS: boundary shrink (Chen et al., 2023, "Boundary Unlearning")."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 __all__ = ["BS"]
 
-_LABELLED_AT_ONCE = 256
+_LABEL_BATCH_SIZE = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class BS(Descent):
-    """Descends CE to the class across the nearest decision boundary, on D_f alone.
+    """Boundary shrink: train the forget set to the class across the nearest decision boundary (Chen et al., 2023).
 
-    The class is what the original model says at the FGSM neighbour x' = x + ε·sign(∇ₓ CE(x, y)), clamped to the range
-    of the data. It is decided once, before the first step.
+    That class is the original model's prediction at the FGSM neighbour x' = x + ε·sign(∇ₓ CE(x, y)), clamped to the
+    range of the data. It is computed once, before the first step. The retain set is not used.
 
     Attributes:
-        epsilon: ε, how far the neighbour is in each coordinate.
-        low: The least value an input can have (neighbours are clamped to it); None for no limit.
-        high: The greatest; None for no limit.
+        epsilon: FGSM step size ε.
+        low: Minimum input value, for clamping; None for no limit.
+        high: Maximum input value, for clamping; None for no limit.
     """
 
     name: ClassVar[str] = "bs"
@@ -50,7 +50,7 @@ class BS(Descent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("epsilon", above=0)
+        self._check("epsilon", gt=0)
         for name in ("low", "high"):
             if getattr(self, name) is not None:
                 self._check(name)
@@ -58,10 +58,12 @@ class BS(Descent):
             raise GradPivotError(f"BS: low is {self.low} and high is {self.high}; low must be below high")
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Label D_f by the model as it is given, then descend CE to those labels."""
-        task = Classification.required(task, self.title)
-        # Before the first batch, which loads a checkpoint's weights: a resumed run has the original's labels too.
-        labels = self.labels(model, task, loop.pass_over(model, split.train, split.forget_indices, _LABELLED_AT_ONCE))
+        """Relabel D_f with the original model, then train on those labels."""
+        task = Classification.require(task, self.title)
+        # Before the first batch, which loads a checkpoint: a resumed run also needs the original model's labels.
+        labels = self.labels(
+            model, task, loop.eval_batches(model, split.train, split.forget_indices, _LABEL_BATCH_SIZE)
+        )
         for batch in loop.forget_batches(model, task, split, self):
             inputs, targets = task.adapter(batch.data)
             assert batch.indices is not None
@@ -74,15 +76,15 @@ class BS(Descent):
     def labels(
         self, model: nn.Module, task: Classification, batches: Iterable[tuple[np.ndarray, Any]]
     ) -> dict[int, int]:
-        """The new label of each sample, by its index.
+        """Compute the new label of each sample, by index.
 
         Args:
             model: The original model, in eval mode.
-            task: How to run it.
-            batches: (Indices, batch) pairs that cover D_f.
+            task: Runs the model.
+            batches: (indices, batch) pairs that cover D_f.
 
         Raises:
-            GradPivotError: if the inputs are no tensors of real numbers, or lie outside [low, high].
+            GradPivotError: If the inputs are not floating-point tensors, or lie outside [low, high].
         """
         import torch
 
@@ -90,11 +92,11 @@ class BS(Descent):
         least, most = float("inf"), float("-inf")
         for indices, batch in batches:
             inputs, targets = task.adapter(batch)
-            inputs = _as_real(inputs, task, model)
+            inputs = _as_float(inputs, task, model)
             if not (isinstance(inputs, torch.Tensor) and inputs.is_floating_point()):
                 kind = str(inputs.dtype) if isinstance(inputs, torch.Tensor) else type(inputs).__name__
                 raise GradPivotError(
-                    f"BS moves inputs along a gradient, and they are {kind}; it needs one tensor of real numbers"
+                    f"BS differentiates by the inputs, but they are {kind}; pass one floating-point tensor"
                 )
             least, most = min(least, float(inputs.min())), max(most, float(inputs.max()))
             across = self.neighbours(model, task, inputs, targets)
@@ -105,12 +107,12 @@ class BS(Descent):
         return found
 
     def neighbours(self, model: nn.Module, task: Classification, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The FGSM neighbours x' = clamp(x + ε·sign(∇ₓ CE(x, y)), low, high) (Goodfellow et al., 2015)."""
+        """FGSM neighbours x' = clamp(x + ε·sign(∇ₓ CE(x, y)), low, high) (Goodfellow et al., 2015)."""
         import torch
         from torch.nn.functional import cross_entropy
 
         moved = inputs.detach().clone().requires_grad_()
-        # float64: where p_y rounds to 1 in float32, CE loses the pull of the true class and the sign with it.
+        # float64: where p_y rounds to 1 in float32, the gradient vanishes and its sign is lost.
         loss = cross_entropy(
             task.outputs(model, moved).double(), targets.to(moved.device).long().reshape(-1), reduction="sum"
         )
@@ -122,13 +124,13 @@ class BS(Descent):
         below = self.low is not None and least < self.low
         if below or (self.high is not None and most > self.high):
             raise GradPivotError(
-                f"BS: the inputs lie in [{least:g}, {most:g}], outside [{self.low}, {self.high}]; set low and high to "
-                f"the range of your data, or to None for no clamping"
+                f"BS: inputs are in [{least:g}, {most:g}], outside [{self.low}, {self.high}]; set low and high to the "
+                f"range of your data, or to None to disable clamping"
             )
 
 
-def _as_real(inputs: Any, task: Classification, model: nn.Module) -> Any:
-    """Pixels stored as bytes in [0, 1], which a model on ``Pixels`` makes of them by itself; the rest as it is."""
+def _as_float(inputs: Any, task: Classification, model: nn.Module) -> Any:
+    """Scale uint8 images to [0, 1], as a model on ``Pixels`` does itself; return other inputs unchanged."""
     import torch
 
     if not (isinstance(inputs, torch.Tensor) and inputs.dtype is torch.uint8):
@@ -138,8 +140,8 @@ def _as_real(inputs: Any, task: Classification, model: nn.Module) -> Any:
         same = torch.allclose(task.outputs(model, inputs[:2]), task.outputs(model, real[:2]), rtol=1e-3, atol=1e-3)
     if not same:
         raise GradPivotError(
-            "BS moves inputs along a gradient, and the model takes bytes but makes something else of them than x/255; "
-            "give it real numbers"
+            "BS differentiates by the inputs, and this model does not scale uint8 images by 1/255; pass floating-point "
+            "images"
         )
     return real
 

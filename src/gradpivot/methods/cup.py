@@ -1,4 +1,4 @@
-"""CUP: controllable unlearning by pivoting gradients (Hwang & Lim, 2025, Algorithm 1)."""
+"""CUP: controllable unlearning by gradient pivoting (Hwang & Lim, 2025, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ __all__ = ["CUP"]
 
 @dataclass(frozen=True, kw_only=True)
 class CUP(SteerableDescent):
-    """Each step pivots between keeping and forgetting inside the conflict-free cone; γ says how much is forgotten.
+    """Gradient pivoting: conflict-free steps between retaining (γ = 0) and forgetting (γ = 1) (Hwang & Lim, 2025).
 
-    By default γ is a *degree*: the run ends where sin(πγ/2) of what can be forgotten is, for any learning rate, batch
-    size and model; steps are checked and taken back if they hurt (:mod:`gradpivot.dial`). With ``dial="angle"`` γ is
-    the angle of the paper's equations, and ``CUP.protocol("paper", gamma=…)`` is the printed form.
+    By default γ is a *degree*: the run stops at a degree of forgetting of sin(πγ/2), for any learning rate, batch size
+    and model, and reverts steps that do harm (:mod:`gradpivot.dial`). With ``dial="angle"`` γ is the angle in the
+    paper's equations; ``CUP.protocol("paper", gamma=…)`` is the published algorithm.
 
     Attributes:
-        gamma: The unlearning intensity γ ∈ [0, 1].
-        dial: What γ means: the ``degree`` of forgetting, or the pivot's ``angle`` at every step.
-        gamma_end: If given, the angle goes linearly from ``gamma`` to this over the run.
+        gamma: Unlearning intensity in [0, 1].
+        dial: Meaning of γ: the degree of forgetting, or the pivot's angle at every step.
+        gamma_end: Final γ of a linear schedule; only with dial=angle.
     """
 
     name: ClassVar[str] = "cup"
@@ -50,7 +50,8 @@ class CUP(SteerableDescent):
     gamma: float = 0.5
     dial: Literal["degree", "angle"] = "degree"
     gamma_end: float | None = None
-    # The pivot's promise is about the gradient of this step; momentum would add those of others. The length is found.
+    # The pivot is conflict-free for the current gradients only; momentum would add earlier ones. The trust region sets
+    # the step length, so there is no clipping.
     momentum: float = 0.0
     max_norm: float | None = None
 
@@ -60,30 +61,28 @@ class CUP(SteerableDescent):
         if self.gamma_end is not None:
             check_gamma(self.gamma_end)
             if self.is_dialled:
-                raise GradPivotError(
-                    "CUP: gamma_end is a schedule of the angle; set dial='angle', or give the degree as gamma alone"
-                )
+                raise GradPivotError("CUP: gamma_end needs dial='angle'; set that, or omit gamma_end")
 
     @property
     def is_dialled(self) -> bool:
-        """Whether γ is a degree of forgetting that the run is steered to."""
+        """Whether γ is a degree of forgetting."""
         return self.dial == "degree"
 
     @property
-    def _way_to_dial(self) -> str:
-        return "leave it out, or set dial='degree'"
+    def _dial_hint(self) -> str:
+        return "omit it, or set dial='degree'"
 
     def gamma_at(self, progress: float) -> float:
-        """γ when a fraction ``progress`` of the steps is done."""
+        """γ after a fraction ``progress`` of the steps."""
         if self.gamma_end is None:
             return self.gamma
         return self.gamma + (self.gamma_end - self.gamma) * progress
 
     def descend(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Algorithm 1: two gradients, their Gram matrix to two weights, one step."""
-        from gradpivot.dial import suited_objective
+        """Run Algorithm 1."""
+        from gradpivot.dial import resolve_objective
 
-        objective = suited_objective(self.objective, "class", task)
+        objective = resolve_objective(self.objective, "class", task)
         for batch in loop.paired_batches(model, task, split, self):
             # 1. f = ∇L_f on a forget batch, r = ∇L_r on as many retain samples.
             gradients = loop.gradients(
@@ -96,5 +95,5 @@ class CUP(SteerableDescent):
             loop.step(gradients, weights)
 
     def steered(self, gram: Gram, intensity: float) -> Weights:
-        """The pivot at any angle, of a length that vanishes when there is nothing left to gain."""
+        """The pivot at this intensity; its length vanishes at a Pareto-stationary point."""
         return steered_weights(gram, intensity)

@@ -1,4 +1,4 @@
-"""DCGD: dual cone gradient descent, a step that conflicts with neither loss (Hwang & Lim, 2024)."""
+"""DCGD: dual cone gradient descent (Hwang & Lim, 2024)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ __all__ = ["DCGD"]
 
 @dataclass(frozen=True, kw_only=True)
 class DCGD(LossWeightedDescent):
-    """Moves the total gradient into the cone of directions that conflict with neither loss.
+    """Dual cone gradient descent: move the total gradient into the conflict-free cone (Hwang & Lim, 2024).
 
     Attributes:
-        variant: ``center`` projects it on the middle of the cone, where w_f and w_r change the length only; ``avg``
-            takes the mean of its projections on the cone's two planes, and ``proj`` its nearest point, both only where
-            it is outside.
+        variant: Projection of the total gradient: center (onto the cone's axis), proj (onto the cone) or avg (mean of
+            the projections onto its two faces). proj and avg leave a gradient inside the cone unchanged.
     """
 
     name: ClassVar[str] = "dcgd"

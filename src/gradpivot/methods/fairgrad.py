@@ -1,4 +1,4 @@
-"""FairGrad: the two losses share the progress by α-fairness (Ban & Ji, 2024); for two it is one equation."""
+"""FairGrad: α-fair weighting of the losses (Ban & Ji, 2024); one scalar equation for two losses."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["FairGrad"]
 
 @dataclass(frozen=True, kw_only=True)
 class FairGrad(LossWeightedDescent):
-    """Shares the progress by α-fairness (Ban & Ji, 2024).
+    """α-fair weighting of the two losses (Ban & Ji, 2024).
 
     Attributes:
-        alpha: The kind of fairness: 1 is proportional (Nash-MTL), 2 the least potential delay, ∞ max-min.
+        alpha: Type of fairness: 1 is proportional (Nash-MTL), 2 minimum potential delay, ∞ max-min.
     """
 
     name: ClassVar[str] = "fairgrad"
@@ -26,7 +26,7 @@ class FairGrad(LossWeightedDescent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("alpha", above=0)
+        self._check("alpha", gt=0)
 
     def rule(self) -> FairWeighting:
         """The solution of G w = w^(−1/α)."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradpivot.geometry import Weights
-from gradpivot.methods.method import EVEN_RATES, ForgettingDescent
+from gradpivot.methods.method import LR_GRID, ForgettingDescent
 from gradpivot.tasks import objective
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ __all__ = ["GA"]
 
 @dataclass(frozen=True, kw_only=True)
 class GA(ForgettingDescent):
-    """Descends the forgetting loss with nothing to hold the rest in place: WS with w_r = 0."""
+    """Gradient ascent on the forget set, without a retain loss (Golatkar et al., 2020; Thudi et al., 2022)."""
 
     name: ClassVar[str] = "ga"
     title: ClassVar[str] = "GA"
     knob: ClassVar[str | None] = "lr"
     needs_retain: ClassVar[bool] = False
-    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {"lr": EVEN_RATES}
+    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {"lr": LR_GRID}
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Descend L_f on each forget batch."""

@@ -23,26 +23,25 @@ if TYPE_CHECKING:
 __all__ = ["IU"]
 
 WOODBURY_BYTES = 2 << 30
-"""The largest matrix of single-sample gradients that ``woodbury`` holds: 2 GiB."""
+"""Memory limit of the ``woodbury`` solver's matrix of per-sample gradients: 2 GiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IU(Method):
-    """Adds α·H⁻¹v with v = (n_f/N)(ḡ_f − ḡ_r): to first order, what leaving D_f out of training would change.
+    """Influence unlearning: one Newton step that approximates retraining without the forget set (Izzo et al., 2021).
 
-    ḡ_f and ḡ_r are the mean gradients of the cross-entropy over D_f and D_r, and H is the damped empirical Fisher
-    matrix δ·I + (1/m) Σ gᵢgᵢᵀ of m samples of D_r.
+    Adds α·H⁻¹v with v = (n_f/N)(ḡ_f − ḡ_r). ḡ_f and ḡ_r are the mean cross-entropy gradients over D_f and D_r; H is
+    the damped empirical Fisher matrix δ·I + (1/m) Σ gᵢgᵢᵀ of m samples of D_r.
 
     Attributes:
-        alpha: α, the length of the step; 1 is the influence function's own.
-        damping: δ. The larger, the more the step is plain gradient ascent.
-        samples: m, how many samples of D_r make H; all of them if there are fewer.
-        solver: ``woodbury`` (exact, holds m single-sample gradients), ``cg`` (conjugate gradients, holds none),
-            ``auto`` (the former up to 2 GiB, the latter beyond) or ``shortcut`` (the literature's common code: v
-            less a multiple of one sample's gradient; takes no damping).
-        tolerance: What ``cg`` may leave of v, relative to its length.
-        iterations: The most that ``cg`` makes.
-        batch_size: Samples at a time; it changes memory and rounding, nothing else.
+        alpha: Step length; 1 is the influence function.
+        damping: Damping δ of the Fisher matrix. Larger values approach plain gradient ascent.
+        samples: Maximum number of retain samples in the Fisher matrix.
+        solver: woodbury (exact, stores all per-sample gradients), cg (iterative, stores none), auto (woodbury up to 2
+            GiB, then cg) or shortcut (the approximation in common code, without damping).
+        tolerance: Relative residual at which cg stops.
+        iterations: Maximum number of cg iterations.
+        batch_size: Batch size; affects memory and rounding only.
     """
 
     name: ClassVar[str] = "iu"
@@ -61,19 +60,19 @@ class IU(Method):
     batch_size: int = 256
 
     def __post_init__(self) -> None:
-        self._take_plain_numbers()
-        self._check("alpha", least=0)
-        self._check("damping", above=0)
-        self._check("tolerance", above=0, below=1)
+        self._coerce_scalars()
+        self._check("alpha", ge=0)
+        self._check("damping", gt=0)
+        self._check("tolerance", gt=0, lt=1)
         for name in ("samples", "iterations", "batch_size"):
-            self._check(name, least=1, whole=True)
+            self._check(name, ge=1, integer=True)
         self._check_choices()
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Both mean gradients, H⁻¹v, and one update."""
-        from gradpivot.methods.parts.fisher import shaped_like
+        """Add α·H⁻¹v to the weights."""
+        from gradpivot.methods.parts.fisher import unflatten_like
 
-        task = Classification.required(task, self.title)
+        task = Classification.require(task, self.title)
         gradients = loop.mean_gradients(
             model,
             split,
@@ -84,7 +83,7 @@ class IU(Method):
         share = len(split.forget_indices) / len(split.train)
         update = self.alpha * self._solve(self._samples(model, task, split, loop), _influence(gradients, share))
         trainable = [p for p in model.parameters() if p.requires_grad]
-        loop.move(shaped_like(trainable, update), gradients, Weights(self.alpha * share, self.alpha * share))
+        loop.move(unflatten_like(trainable, update), gradients, Weights(self.alpha * share, self.alpha * share))
 
     def _samples(self, model: nn.Module, task: Classification, split: ForgetSplit, loop: Loop) -> SampleGradients:
         import numpy as np
@@ -92,9 +91,9 @@ class IU(Method):
         from gradpivot.data import shuffled
         from gradpivot.methods.parts.fisher import SampleGradients
 
-        # In the order of the data: if they are all of D_r the seed decides nothing, not even the rounding.
+        # Sorted, so that with all of D_r the result does not depend on the seed, not even in rounding.
         chosen = np.sort(shuffled(split.retain_indices, loop.seed, "fisher")[: self.samples])
-        batches = loop.pass_over(model, split.train, chosen, self.batch_size)
+        batches = loop.eval_batches(model, split.train, chosen, self.batch_size)
         return SampleGradients(model, task, [batch for _, batch in batches])
 
     def _solve(self, samples: SampleGradients, vector: Tensor) -> Tensor:
@@ -108,21 +107,21 @@ class IU(Method):
         if not fits:
             m, p = samples.shape
             raise GradPivotError(
-                f"IU: {m} gradients of {p} weights take {samples.bytes / 2**30:.1f} GiB, and woodbury holds at most "
-                f"{WOODBURY_BYTES / 2**30:g}; use solver='cg', which holds none, or fewer samples"
+                f"IU: {m} gradients of {p} weights take {samples.bytes / 2**30:.1f} GiB, and the limit of woodbury is "
+                f"{WOODBURY_BYTES / 2**30:g} GiB; use solver='cg' or fewer samples"
             )
         return solve_woodbury(samples.dense(), vector, self.damping)
 
 
 def _cross_entropy(task: Classification, model: nn.Module, sign: int, batch: Any) -> Tensor:
-    """±CE itself, which H is made of too, whatever losses the task has."""
+    """±CE, also for a task with its own losses: H is built from CE too."""
     from torch.nn.functional import cross_entropy
 
     return sign * cross_entropy(*task.logits(model, batch))
 
 
 def _influence(gradients: Gradients, share: float) -> Tensor:
-    """The vector v = (n_f/N)(ḡ_f − ḡ_r); the forget gradient is that of −CE, so that v = −(n_f/N)(f + r)."""
-    from gradpivot.methods.parts.fisher import flat
+    """The vector v = (n_f/N)(ḡ_f − ḡ_r), which is −(n_f/N)(f + r) because f is the gradient of −CE."""
+    from gradpivot.methods.parts.fisher import flatten
 
-    return -share * (flat(gradients.forget) + flat(gradients.retain))
+    return -share * (flatten(gradients.forget) + flatten(gradients.retain))

@@ -1,4 +1,4 @@
-"""ℓ1-sparse: fine-tuning on the retain set under an ℓ1 penalty (Jia et al., NeurIPS 2023)."""
+"""ℓ1-sparse: fine-tuning on the retain set with an ℓ1 penalty (Jia et al., NeurIPS 2023)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["L1Sparse"]
 
 @dataclass(frozen=True, kw_only=True)
 class L1Sparse(Descent):
-    """Descends CE + α_t·‖θ‖₁ on all of the retain set; it never looks at the forget set.
+    """Fine-tuning on the retain set with a decaying ℓ1 penalty (Jia et al., 2023).
 
-    α_t falls linearly from α at the first step to 0 at the last. What is forgotten is forgotten because a sparse model
-    has no room for what it is not asked to keep.
+    The loss is CE + α_t·‖θ‖₁, with α_t falling linearly from α at the first step to 0 at the last. The forget set is
+    not used: a sparse model lacks the capacity to remember what it is not trained on.
 
     Attributes:
-        alpha: The penalty's weight α at the first step.
+        alpha: Initial weight of the ℓ1 penalty.
     """
 
     name: ClassVar[str] = "l1_sparse"
@@ -47,16 +47,16 @@ class L1Sparse(Descent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("alpha", least=0)
+        self._check("alpha", ge=0)
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Fine-tune on D_r; the penalty is part of the loss that is descended and recorded."""
+        """Fine-tune on D_r; the recorded retain loss includes the penalty."""
         for batch in loop.batches(model, task, split.train, split.retain_indices, self):
             gradients = loop.gradients(retain=partial(self._penalised, model, task, batch))
             loop.step(gradients, Weights(0.0, 1.0))
 
     def _penalised(self, model: nn.Module, task: Task, batch: Batch) -> Tensor:
-        """CE + α_t·‖θ‖₁ over the trainable weights; its gradient is that of CE plus α_t·sign θ."""
+        """CE + α_t·‖θ‖₁ over the trainable weights."""
         loss = task.retain_loss(model, batch.data)
         for weights in model.parameters():
             if weights.requires_grad:
@@ -64,5 +64,5 @@ class L1Sparse(Descent):
         return loss
 
     def alpha_at(self, progress: float) -> float:
-        """α_t = α·(1 − t) when a fraction t of the steps is done."""
+        """α_t = α·(1 − t) after a fraction t of the steps."""
         return self.alpha * (1 - progress)

@@ -1,4 +1,4 @@
-"""Nash-MTL: the two losses bargain for the step (Navon et al., 2022); for two there is a closed form."""
+"""Nash-MTL: Nash bargaining between the losses (Navon et al., 2022); closed form for two losses."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["NashMTL"]
 
 @dataclass(frozen=True, kw_only=True)
 class NashMTL(WeightedDescent):
-    """Follows the Nash bargaining solution: both losses gain the same relative to the scale of their gradients.
+    """Nash bargaining: equal improvement of both losses relative to their gradient norms (Navon et al., 2022).
 
-    It does not see the scale of the losses, so that loss weights would change nothing: its knob is the learning rate.
+    It is invariant to the scale of the losses, so loss weights have no effect; its knob is the learning rate.
     """
 
     name: ClassVar[str] = "nash_mtl"
     title: ClassVar[str] = "Nash-MTL"
     knob: ClassVar[str | None] = "lr"
-    # The length is √2 at every step; the published code limits it to 1.
+    # Every step has norm √2; the published code clips it to 1.
     paper: ClassVar[Mapping[str, Any]] = {**ForgettingDescent.paper, "max_norm": 1.0}
     paper_space: ClassVar[Mapping[str, Sequence[Any]]] = GA.paper_space
 

@@ -1,4 +1,4 @@
-"""PCGrad: gradient surgery, each gradient projected off the other where they conflict (Yu et al., 2020)."""
+"""PCGrad: gradient surgery (Yu et al., 2020)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["PCGrad"]
 
 @dataclass(frozen=True, kw_only=True)
 class PCGrad(LossWeightedDescent):
-    """Projects conflicting gradients off each other, then adds them.
+    """Gradient surgery: project each gradient onto the other's normal plane where they conflict (Yu et al., 2020).
 
     Attributes:
-        reduction: ``sum`` of the two projected gradients (the paper's and TorchJD's), or their ``mean``.
+        reduction: Reduction of the two projected gradients: sum (as in the paper and TorchJD) or mean.
     """
 
     name: ClassVar[str] = "pcgrad"

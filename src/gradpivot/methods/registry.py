@@ -1,4 +1,4 @@
-"""Finding methods by name: every module in this package, every installed entry point, anybody's by import path."""
+"""Find methods by name: modules in this package, installed entry points, and import paths."""
 
 from __future__ import annotations
 
@@ -22,44 +22,43 @@ METHOD_ENTRY_POINTS = "gradpivot.methods"
 
 
 def list_methods(pattern: str = "*") -> list[str]:
-    """The names of all methods that match a shell pattern, sorted."""
+    """Sorted names of all methods that match a shell pattern."""
     return sorted(name for name in _registered() if fnmatch(name, pattern))
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of that name, or the one at ``package.module:Class``, which is called by that path from then on.
+    """Look up a method class by name, or import it from ``package.module:Class`` and register it under that path.
 
     Raises:
-        GradPivotError: with the nearest name and all names.
+        GradPivotError: For an unknown name, with a suggestion.
     """
     found = _registered()
     if name in found:
         return found[name]
     if ":" in name:
-        return Method.register(_own(name), name)
+        return Method.register(_import_method(name), name)
     hint = did_you_mean(name, found)
     raise GradPivotError(
-        f"there is no method {name!r}{hint} The methods are {', '.join(sorted(found))}; your own goes in as "
-        f"my_module:MyMethod"
+        f"unknown method {name!r}{hint} Available: {', '.join(sorted(found))}, or your own as my_module:MyMethod"
     )
 
 
-def _own(path: str) -> type[Method]:
+def _import_method(path: str) -> type[Method]:
     found = import_path(path)
     if not (isinstance(found, type) and issubclass(found, Method)) or inspect.isabstract(found):
         kind = getattr(found, "__name__", type(found).__name__)
-        raise GradPivotError(f"{path} is {kind}; name a class that inherits from Method and has an unlearn")
+        raise GradPivotError(f"{path} is {kind}; it must be a class that inherits from Method and implements unlearn")
     if found.__module__.partition(".")[0] == "gradpivot":
-        raise GradPivotError(f"{path} is one of ours; call it {found.name!r}")
+        raise GradPivotError(f"{path} is a built-in method; use its name {found.name!r}")
     return found
 
 
 def make_method(config: Mapping[str, Any]) -> Method:
-    """A method from what :meth:`Method.to_dict` wrote, or a person typed: ``{"method": "cup", "gamma": 0.3}``."""
+    """Create a method from a configuration such as ``{"method": "cup", "gamma": 0.3}``; inverts ``to_dict``."""
     settings = dict(config)
     name = settings.pop("method", None)
     if not isinstance(name, str):
-        raise GradPivotError('a method\'s configuration needs a name, for example {"method": "cup"}')
+        raise GradPivotError('the configuration has no method name; add one, for example {"method": "cup"}')
     return method_class(name).from_dict(settings)
 
 

@@ -1,6 +1,6 @@
-"""Retrain: start over without the forgotten data. Exact, slow, and the reference for Δ.
+"""Retrain: training from scratch without the forget set. Exact, slow, and the reference model for Δ.
 
-Its fields are a recipe of ordinary training, so that original and reference are trained in one way.
+The original model is trained with the same class, so that both follow the same recipe.
 """
 
 from __future__ import annotations
@@ -26,22 +26,21 @@ if TYPE_CHECKING:
 __all__ = ["Retrain", "Watch"]
 
 Watch = Callable[[bool], Mapping[str, float | None]]
-"""Called after every step with whether it ends an epoch; gives columns for the history, the same ones each time."""
+"""Called after every step with whether it ends an epoch; returns columns for the history, always the same ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retrain(Descent):
-    """Trains a newly initialised model on the retain set with the original recipe.
+    """Training from scratch on the retain set: exact unlearning, the reference model.
 
-    Set the fields to the recipe the original model was trained with. The new initialisation comes from the
-    ``factory`` given to :func:`gradpivot.unlearn`, or from re-initialising every module that can be.
+    Set the fields to the recipe the original model was trained with. New weights come from the ``factory`` given to
+    :func:`gradpivot.unlearn`, or from calling ``reset_parameters`` on every module that has it.
 
     Attributes:
-        nesterov: Nesterov's form of SGD's momentum.
-        label_smoothing: Share of each target that is spread over all classes (Szegedy et al., 2016).
-        ema: Decay of an exponential moving average of the weights, which the model has in the end; 0 for none. In the
-            first steps it is (1 + n) / (10 + n) where that is less. BatchNorm's statistics are not averaged:
-            recalibrate them.
+        nesterov: Use Nesterov momentum.
+        label_smoothing: Label-smoothing factor (Szegedy et al., 2016).
+        ema: Decay of the exponential moving average of the weights; 0 disables it. Use it with batchnorm=recalibrate,
+            because running statistics are not averaged.
     """
 
     name: ClassVar[str] = "retrain"
@@ -56,7 +55,7 @@ class Retrain(Descent):
         "lr": 0.2, "epochs": 20, "batch_size": 128, "weight_decay": 5e-4, "schedule": "one_cycle", "nesterov": True,
         "label_smoothing": 0.1,
     }  # fmt: skip
-    """A recipe of few epochs: one cycle of a large learning rate (Smith & Topin, 2018; Page, 2018)."""
+    """A 20-epoch recipe with a one-cycle schedule (Smith & Topin, 2018; Page, 2018)."""
 
     lr: float = 0.05
     epochs: int = 30
@@ -71,27 +70,27 @@ class Retrain(Descent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("label_smoothing", least=0, below=1)
-        self._check("ema", least=0, below=1)
+        self._check("label_smoothing", ge=0, lt=1)
+        self._check("ema", ge=0, lt=1)
         if self.iterations is not None:
             raise GradPivotError(
-                f"{self.title}: iterations is {self.iterations}; training goes by epochs, leave it open"
+                f"{self.title}: iterations is {self.iterations}; training is measured in epochs, so omit it"
             )
         if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
             raise GradPivotError(
-                f"{self.title}: nesterov is a form of SGD's momentum, and the optimizer is {self.optimizer} with "
-                f"momentum {self.momentum:g}; use sgd with momentum, or no nesterov"
+                f"{self.title}: nesterov needs SGD with momentum, but the optimizer is {self.optimizer} with momentum "
+                f"{self.momentum:g}; change these, or disable nesterov"
             )
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """New weights, then ordinary training on D_r."""
+        """Re-initialise, then train on D_r."""
         loop.initialise(model)
         self.fit(model, task, split.train, split.retain_indices, loop)
 
     def fit(
         self, model: nn.Module, task: Task, dataset: Any, indices: np.ndarray, loop: Loop, watch: Watch | None = None
     ) -> None:
-        """Ordinary training on some samples: D_r here, all of the data for an original model."""
+        """Train on a subset: D_r to retrain, all of the data for an original model."""
         loss_of = self._loss(task)
         for batch in loop.batches(model, task, dataset, indices, self):
             gradients = loop.gradients(retain=partial(loss_of, model, batch.data))
@@ -102,5 +101,5 @@ class Retrain(Descent):
     def _loss(self, task: Task) -> Callable[[nn.Module, Any], Tensor]:
         if self.label_smoothing == 0:
             return task.retain_loss
-        classification = Classification.required(task, "label smoothing")
+        classification = Classification.require(task, "label smoothing")
         return partial(classification.smoothed_loss, smoothing=self.label_smoothing)

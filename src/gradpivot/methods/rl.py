@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gradpivot.geometry import Weights
-from gradpivot.methods.method import EVEN_RATES, Descent
+from gradpivot.methods.method import LR_GRID, Descent
 from gradpivot.tasks import objective
 
 if TYPE_CHECKING:
@@ -23,22 +23,24 @@ __all__ = ["RL"]
 
 @dataclass(frozen=True, kw_only=True)
 class RL(Descent):
-    """Descends CE(x, ỹ) on the forget set, ỹ uniform over all classes and new in each epoch, and CE on the retain set.
+    """Random labels on the forget set, cross-entropy on the retain set (Golatkar et al., 2020; Graves et al., 2021).
+
+    Labels are uniform over all classes and drawn again every epoch.
 
     Attributes:
-        order: ``paired`` adds the two losses in every step, at the cost of the other methods; ``sequential``, the
-            original form, goes in each epoch through all of the forget set and then through all of the retain set.
+        order: paired (both losses in every step) or sequential (per epoch the forget set, then the whole retain set, as
+            in the original).
     """
 
     name: ClassVar[str] = "rl"
     title: ClassVar[str] = "RL"
     knob: ClassVar[str | None] = "lr"
-    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {"lr": EVEN_RATES}
+    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {"lr": LR_GRID}
 
     order: Literal["paired", "sequential"] = "paired"
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Relabel at random and keep training."""
+        """Train on random labels for D_f and true labels for D_r."""
         if self.order == "paired":
             self._paired(model, task, split, loop)
         else:
@@ -54,7 +56,7 @@ class RL(Descent):
             loop.step(gradients, Weights(1.0, 1.0))
 
     def gradients(self, split: ForgetSplit) -> float:
-        """As of any descent; in sequence, an epoch goes over both sets."""
+        """One gradient per sample of every batch; a sequential epoch covers both sets."""
         from gradpivot.loop import sequential_plan
 
         if self.order != "sequential":

@@ -1,4 +1,4 @@
-"""SA: Selective Amnesia (Heng & Soh, NeurIPS 2023): forgetting as continual learning, for diffusion models."""
+"""SA: Selective Amnesia, continual learning in reverse, for diffusion models (Heng & Soh, NeurIPS 2023)."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ __all__ = ["SA"]
 
 @dataclass(frozen=True, kw_only=True)
 class SA(Descent):
-    """Teaches the forgotten label noise, replays its own samples of the others, and holds the weights that matter.
+    """Selective Amnesia for diffusion models: generative replay with an EWC penalty (Heng & Soh, 2023).
 
-    Descends L_f + L_r + w·Σ F_i·(θ_i − θ*_i)²: L_f is the noise-prediction loss of uniform noise images under the
-    forgotten label, L_r that of samples the original drew for the other labels, F the diagonal Fisher information of
-    the original at its samples of all labels. No training image is looked at, but for the shape of one.
+    The loss is L_f + L_r + w·Σ F_i·(θ_i − θ*_i)². L_f is the denoising loss on uniform noise images under the forgotten
+    label, L_r the denoising loss on the original model's samples of the other labels, and F the diagonal Fisher
+    information of the original model on its samples of all labels. No training data are used.
 
     Attributes:
-        penalty: w, as in the literature, whose losses are sums over pixels.
-        samples: How many the original draws of each class, for replay and Fisher information.
-        sampler: ``ddim`` or ``ancestral``.
-        sampler_steps: Denoising steps of a sample.
-        guidance: s of ε̂ = (1 + s)·ε_c − s·ε_∅ for the samples.
+        penalty: Weight w of the EWC penalty, for losses summed over pixels as in the literature.
+        samples: Generated samples per class, for replay and the Fisher information.
+        sampler: Sampler for the replay data.
+        sampler_steps: Denoising steps per sample.
+        guidance: Classifier-free guidance scale s in (1 + s)·ε_c − s·ε_∅.
     """
 
     name: ClassVar[str] = "sa"
@@ -63,37 +63,37 @@ class SA(Descent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("penalty", least=0)
-        self._check("samples", least=1, whole=True)
-        self._check("sampler_steps", least=1, whole=True)
-        self._check("guidance", least=0)
+        self._check("penalty", ge=0)
+        self._check("samples", ge=1, integer=True)
+        self._check("sampler_steps", ge=1, integer=True)
+        self._check("guidance", ge=0)
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Samples and Fisher information of the original, which a resumed run makes again; then the descent."""
+        """Sample from the original, compute its Fisher information, then train. A resumed run repeats the first two."""
         from gradpivot.methods.parts.fisher import diagonal_fisher
         from gradpivot.runtime import derive, reseed
         from gradpivot.tasks import Diffusion
 
-        diffusion = Diffusion.required(task, self.title)
-        replayed = self._drawn(model, diffusion, split, loop)
-        # Samples are plain pairs, whatever the data were.
+        diffusion = Diffusion.require(task, self.title)
+        replayed = self._replay_split(model, diffusion, split, loop)
+        # Generated samples are plain (image, label) pairs.
         diffusion = replace(diffusion, adapter=input_and_target)
-        singles = loop.pass_over(model, replayed.train, np.arange(len(replayed.train)), 1)
+        singles = loop.eval_batches(model, replayed.train, np.arange(len(replayed.train)), 1)
         reseed(derive(loop.seed, "fisher"))
         information = diagonal_fisher(model, diffusion.retain_loss, (one for _, one in singles))
         start = [p.detach().clone() for p in model.parameters() if p.requires_grad]
-        # Per pixel, as the other losses are; F of losses summed over d pixels is d² times that of means.
+        # Our losses are means over d pixels: F of summed losses is d² times larger, and the losses are d times larger.
         weight = self.penalty * replayed.train[0][0].numel()
         noise = objective("noise_image")
         for batch in loop.paired_batches(model, diffusion, replayed, self):
             gradients = loop.gradients(
                 forget=partial(diffusion.forget_loss, model, batch.forget, noise),
-                retain=partial(_held_loss, model, diffusion, batch.retain, weight, information, start),
+                retain=partial(_penalised_loss, model, diffusion, batch.retain, weight, information, start),
             )
             loop.step(gradients, Weights(1.0, 1.0))
 
     def gradients(self, split: ForgetSplit) -> float:
-        """Of the descent on replayed samples; drawing them and their Fisher information are not counted."""
+        """Gradients on replayed samples; sampling and the Fisher information are not counted."""
         from gradpivot.data import batch_count, default_batch_size
 
         replayed = self.samples * max(len(split.classes), 1)
@@ -101,8 +101,8 @@ class SA(Descent):
         steps = self.iterations or self.epochs * batch_count(replayed, size)
         return 2.0 * size * steps
 
-    def _drawn(self, model: nn.Module, task: Diffusion, split: ForgetSplit, loop: Loop) -> ForgetSplit:
-        """The original's samples in the place of the data."""
+    def _replay_split(self, model: nn.Module, task: Diffusion, split: ForgetSplit, loop: Loop) -> ForgetSplit:
+        """A split of samples drawn from the original model."""
         import torch
         from torch.utils.data import TensorDataset
 
@@ -111,19 +111,21 @@ class SA(Descent):
         from gradpivot.tasks import Sampler
 
         if split.kind != "class":
-            raise GradPivotError(f"{self.title} forgets classes by their label, and the split is {split.kind!r}")
+            raise GradPivotError(
+                f"{self.title} forgets whole classes, but the split is {split.kind!r}; use ForgetSplit.by_class"
+            )
         sampler = Sampler(kind=self.sampler, steps=self.sampler_steps, guidance=self.guidance)
         labels = torch.arange(task.classes).repeat_interleave(self.samples)
         seeds = [derive(loop.seed, "replay", number) for number in range(len(labels))]
         shape = tuple(task.adapter(split.train[0])[0].shape)
         images = sampler.draw(model, task, labels, seeds, shape)
         if not bool(images.isfinite().all()):
-            raise GradPivotError("the original's samples are not finite; train it, or load sound weights")
+            raise GradPivotError("the original model draws NaN or infinite samples; check its weights")
         data = TensorDataset(images, labels)
         return ForgetSplit.by_class(data, split.test, split.classes, data_id="replay")
 
 
-def _held_loss(
+def _penalised_loss(
     model: nn.Module, task: Diffusion, batch: Any, weight: float, information: Sequence[Tensor], start: Sequence[Tensor]
 ) -> Tensor:
     """L_r + weight·Σ F_i·(θ_i − θ*_i)²."""

@@ -1,4 +1,4 @@
-"""SalUn: random labels, learned by the weights that matter most to the forget set (Fan et al., ICLR 2024)."""
+"""SalUn: random labels, learned by the most salient weights only (Fan et al., ICLR 2024)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["SalUn"]
 
 @dataclass(frozen=True, kw_only=True)
 class SalUn(RL):
-    """RL that changes only the most salient weights: the global top share of ``|Σ_{x∈D_f} ∇_θ(−CE(x))|``.
+    """Random labels, training only the weights most salient for the forget set (Fan et al., 2024).
 
-    The mask is computed once, from the original model in eval mode (:func:`gradpivot.loop.saliency.saliency_mask`). The
-    Loop reads ``saliency``, zeroes the gradients outside it and holds the weights there bit by bit.
+    The mask keeps the largest values of ``|Σ_{x∈D_f} ∇_θ(−CE(x))|``. The Loop computes it once, on the original model
+    in eval mode (:func:`gradpivot.loop.saliency.saliency_mask`), and leaves all other weights unchanged.
 
     Attributes:
-        saliency: Share of the weights that may change, the paper's threshold, in (0, 1].
+        saliency: Fraction of the weights to update, in (0, 1].
     """
 
     name: ClassVar[str] = "salun"
@@ -34,4 +34,4 @@ class SalUn(RL):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("saliency", above=0, most=1)
+        self._check("saliency", gt=0, le=1)

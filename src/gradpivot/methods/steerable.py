@@ -1,4 +1,4 @@
-"""Methods that can be put under the dial: γ then sets the degree of forgetting that a run is steered to."""
+"""Methods that the dial can steer: γ then sets the degree of forgetting."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ __all__ = ["SteerableDescent"]
 
 @dataclass(frozen=True, kw_only=True)
 class SteerableDescent(ForgettingDescent):
-    """A descent on two gradients that runs as published or, with γ, under the dial (:mod:`gradpivot.dial`).
+    """A two-gradient descent that runs as published or, with γ, under the dial (:mod:`gradpivot.dial`).
 
     Attributes:
-        gamma: The unlearning intensity γ ∈ [0, 1]: the run ends where sin(πγ/2) of what can be forgotten is. None runs
-            the method as published.
-        goal: What is forgotten at γ = 1: all is ``misclassified``, or the model is as uncertain as on ``unseen`` data
-            (the split's validation data). None takes the first for a class and the second for records.
-        budget: Fraction of the retain-loss budget (0.15 nats) this run may spend; None takes sin(πγ/2).
-        objective: The forgetting loss, or ``suited``: npo for records under the dial, else unlikelihood.
+        gamma: Unlearning intensity in [0, 1]; the run stops at a degree of forgetting of sin(πγ/2). None runs the
+            method as published.
+        goal: What γ = 1 means: the forget set is misclassified, or the model is as uncertain about it as about
+            held-out (unseen) data. If unset, misclassified for a class and unseen for records.
+        budget: Fraction of the retain-loss budget (0.15 nats) this run may spend; if unset, sin(πγ/2).
+        objective: Forgetting loss; suited picks npo for records and unlikelihood otherwise.
     """
 
-    more_objectives: ClassVar[tuple[str, ...]] = (SUITED,)
+    extra_objectives: ClassVar[tuple[str, ...]] = (SUITED,)
     conflict_free: ClassVar[bool] = False
-    """Whether its step promises that neither loss rises to first order."""
+    """Whether its steps increase neither loss to first order."""
 
     gamma: float | None = None
     goal: Literal["misclassified", "unseen"] | None = None
@@ -49,34 +49,34 @@ class SteerableDescent(ForgettingDescent):
         if self.gamma is not None:
             check_gamma(self.gamma)
         if self.budget is not None:
-            self._check("budget", least=0, most=1)
+            self._check("budget", ge=0, le=1)
         if not self.is_dialled:
             for name in ("goal", "budget"):
                 if getattr(self, name) is not None:
-                    raise GradPivotError(f"{self.title}: {name} belongs to a run to a degree; {self._way_to_dial}")
+                    raise GradPivotError(f"{self.title}: {name} needs γ as a degree of forgetting; {self._dial_hint}")
 
     @property
     def is_dialled(self) -> bool:
-        """Whether γ is a degree of forgetting that the run is steered to."""
+        """Whether γ is a degree of forgetting."""
         return self.gamma is not None
 
     @property
-    def walked(self) -> str | None:
-        """γ under the dial, else the method's own knob."""
+    def active_knob(self) -> str | None:
+        """γ under the dial, the method's own knob otherwise."""
         return "gamma" if self.is_dialled else self.knob
 
     @property
-    def _way_to_dial(self) -> str:
-        return "give gamma too, or leave it out"
+    def _dial_hint(self) -> str:
+        return "set gamma too, or omit it"
 
-    def looks_at_unseen(self, kind: str, task: Task) -> bool:
-        """Whether it steers by validation data, on a split of that kind."""
-        from gradpivot.dial import goal_name
+    def uses_validation(self, kind: str, task: Task) -> bool:
+        """Whether the goal on a split of this kind is ``unseen``, which is measured on validation data."""
+        from gradpivot.dial import resolve_goal
 
-        return self.is_dialled and goal_name(kind, task, self.goal) == "unseen"
+        return self.is_dialled and resolve_goal(kind, task, self.goal) == "unseen"
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """The method as published, or steered to the degree that γ asks for."""
+        """Run as published, or steer to the degree that γ sets."""
         from gradpivot.dial import Dial
 
         if not self.is_dialled:
@@ -87,12 +87,12 @@ class SteerableDescent(ForgettingDescent):
             return
         for batch in loop.paired_batches(model, task, split, self):
             dial.step(batch)
-        dial.land()
+        dial.finish()
 
     @abstractmethod
     def descend(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """The method as published."""
+        """Run the method as published."""
 
     @abstractmethod
     def steered(self, gram: Gram, intensity: float) -> Weights:
-        """The weights of f and r at an intensity from −1 (give back) over 0 (repair) to 1 (forget)."""
+        """Weights of f and r at an intensity in [−1, 1]: 1 forgets, 0 repairs, −1 restores what was forgotten."""

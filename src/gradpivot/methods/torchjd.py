@@ -1,11 +1,10 @@
-"""The methods whose weightings are TorchJD's: MGDA, CAGrad, Aligned-MTL, UPGrad, DualProj and IMTL-G.
+"""Methods with TorchJD's weightings: MGDA, CAGrad, Aligned-MTL, UPGrad, DualProj and IMTL-G.
 
-One class each, and one line that says which weighting; the loop is :class:`WeightedDescent`'s. All are functions of the
-2×2 Gram matrix and keep nothing from one step to the next, so that a resumed run is the uninterrupted one.
+All are stateless functions of the 2×2 Gram matrix, so a resumed run equals the uninterrupted one.
 
-TorchJD guards its solvers with absolute constants (1e-4 on squared norms), which switch the rule off for small
-gradients: at ‖f‖, ‖r‖ < 7e-3 its UPGrad is the mean and its CAGrad does not move. Here the Gram matrix is brought to a
-scale of one before it goes in, which changes no result otherwise, because the rules do not depend on that scale.
+TorchJD guards its solvers with absolute constants (1e-4 on squared norms), which disable the rule for small gradients:
+at ‖f‖, ‖r‖ < 7e-3 its UPGrad is the mean and its CAGrad does not move. We therefore normalise the Gram matrix to unit
+trace first. The rules are scale-invariant, so nothing else changes.
 
 Reference:
     Quinton & Rey (2024), "Jacobian Descent for Multi-Objective Optimization", arXiv:2406.16232.
@@ -19,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from gradpivot.errors import GradPivotError, to_install
+from gradpivot.errors import GradPivotError, install_command
 from gradpivot.geometry import Case, Gram, Weighting, Weights, case_of
 from gradpivot.methods.weighted import LossWeightedDescent
 
@@ -33,26 +32,26 @@ __all__ = ["IMTLG", "MGDA", "AlignedMTL", "CAGrad", "DualProj", "TorchJDDescent"
 
 @dataclass(frozen=True, kw_only=True)
 class TorchJDDescent(LossWeightedDescent):
-    """A descent by one of TorchJD's weightings of the Gram matrix (extra ``torchjd``)."""
+    """Descent by a TorchJD weighting (extra ``torchjd``)."""
 
     extra: ClassVar[str] = "torchjd"
-    """Which of our extras installs what it needs."""
+    """The extra that installs its dependencies."""
 
     @abstractmethod
     def torchjd(self) -> Rule:
-        """TorchJD's weighting: a 2×2 Gram matrix to two weights."""
+        """TorchJD's weighting, from a 2×2 Gram matrix to two weights."""
 
     def rule(self) -> Weighting:
-        """TorchJD's rule at unit scale.
+        """TorchJD's weighting of the normalised Gram matrix.
 
         Raises:
-            GradPivotError: if TorchJD or a solver of its is not installed.
+            GradPivotError: If TorchJD or one of its solvers is not installed.
         """
         with self._imports():
             return at_unit_scale(self.torchjd())
 
     def check_installed(self) -> None:
-        """Raise if TorchJD or a solver of its is missing."""
+        """Raise if TorchJD or one of its solvers is missing."""
         self.rule()
 
     @contextmanager
@@ -60,12 +59,12 @@ class TorchJDDescent(LossWeightedDescent):
         try:
             yield
         except ImportError as error:
-            raise GradPivotError(f"{self.title} needs TorchJD ({error}): {to_install(self.extra)}") from None
+            raise GradPivotError(f"{self.title} needs TorchJD ({error}): {install_command(self.extra)}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class MGDA(TorchJDDescent):
-    """Follows the shortest convex combination of the two gradients (Désidéri, 2012; Sener & Koltun, 2018)."""
+    """Minimum-norm convex combination of the two gradients (Désidéri, 2012; Sener & Koltun, 2018)."""
 
     name: ClassVar[str] = "mgda"
     title: ClassVar[str] = "MGDA"
@@ -79,13 +78,13 @@ class MGDA(TorchJDDescent):
 
 @dataclass(frozen=True, kw_only=True)
 class CAGrad(TorchJDDescent):
-    """Helps the loss that is worse off, near the mean gradient (Liu et al., 2021).
+    """Conflict-averse descent: maximise the worse loss improvement near the mean gradient (Liu et al., 2021).
 
-    Its solver comes with an extra of its own, ``cagrad``.
+    Its solver needs the extra ``cagrad``.
 
     Attributes:
-        c: Radius of the ball around the mean gradient, relative to its length. 0 is the mean itself, and 1 and more
-            conflict with neither loss.
+        c: Radius of the search around the mean gradient, relative to its norm. 0 is the mean; 1 or more is
+            conflict-free.
     """
 
     name: ClassVar[str] = "cagrad"
@@ -96,22 +95,22 @@ class CAGrad(TorchJDDescent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("c", least=0)
+        self._check("c", ge=0)
 
     def torchjd(self) -> Rule:
         """The d with ‖d − g₀‖ ≤ c‖g₀‖, g₀ = (f + r)/2, that maximises min(⟨f,d⟩, ⟨r,d⟩)."""
         from torchjd.aggregation import CAGradWeighting
 
-        # A shorter combination, relative to ‖f‖ and ‖r‖, is lost in the solver's error: Pareto-stationary.
+        # A combination with a smaller norm, relative to ‖f‖ and ‖r‖, is solver error: treat as Pareto-stationary.
         return CAGradWeighting(c=self.c, norm_eps=1e-6)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlignedMTL(TorchJDDescent):
-    """Makes the two gradients orthogonal and equally long before it averages them (Senushkin et al., 2023).
+    """Mean of the two gradients after aligning their principal components (Senushkin et al., 2023).
 
     Attributes:
-        scale_mode: Which singular value gives the length: the ``min``, the ``median`` or the ``rmse``.
+        scale_mode: Singular value that sets the norm: min, median or rmse.
     """
 
     name: ClassVar[str] = "aligned_mtl"
@@ -128,13 +127,13 @@ class AlignedMTL(TorchJDDescent):
 
 @dataclass(frozen=True, kw_only=True)
 class UPGrad(TorchJDDescent):
-    """Projects each gradient on the cone that conflicts with neither, then averages (Quinton & Rey, 2024)."""
+    """Mean of the two gradients, each projected onto the conflict-free cone (Quinton & Rey, 2024)."""
 
     name: ClassVar[str] = "upgrad"
     title: ClassVar[str] = "UPGrad"
 
     def torchjd(self) -> Rule:
-        """The mean of the two projections; for two losses PCGrad's mean."""
+        """The mean of the two projections; with two losses equal to PCGrad's mean."""
         from torchjd.aggregation import UPGradWeighting
 
         return _projecting(UPGradWeighting)
@@ -142,13 +141,13 @@ class UPGrad(TorchJDDescent):
 
 @dataclass(frozen=True, kw_only=True)
 class DualProj(TorchJDDescent):
-    """Projects the mean gradient on the cone that conflicts with neither (Lopez-Paz & Ranzato, 2017)."""
+    """Projection of the mean gradient onto the conflict-free cone (Lopez-Paz & Ranzato, 2017)."""
 
     name: ClassVar[str] = "dualproj"
     title: ClassVar[str] = "DualProj"
 
     def torchjd(self) -> Rule:
-        """The projection of (f + r)/2; for two losses half of DCGD's ``proj``."""
+        """The projection of (f + r)/2; with two losses half of DCGD's ``proj``."""
         from torchjd.aggregation import DualProjWeighting
 
         return _projecting(DualProjWeighting)
@@ -156,9 +155,9 @@ class DualProj(TorchJDDescent):
 
 @dataclass(frozen=True, kw_only=True)
 class IMTLG(TorchJDDescent):
-    """Takes the combination with equal projections on both gradients (Liu et al., 2021).
+    """Impartial combination, with equal projections onto both gradients (Liu et al., 2021).
 
-    w_f and w_r change its length only; the direction is always that of f/‖f‖ + r/‖r‖.
+    w_f and w_r only change its norm; the direction is always f/‖f‖ + r/‖r‖.
     """
 
     name: ClassVar[str] = "imtl_g"
@@ -172,25 +171,25 @@ class IMTLG(TorchJDDescent):
 
 
 def at_unit_scale(rule: Rule) -> Weighting:
-    """A rule with w(s·G) = w(G), asked about G/trace(G); opposed or vanishing gradients make no step."""
+    """Apply a scale-invariant rule to G/trace(G); opposed or vanishing gradients get zero weights."""
     from gradpivot.geometry import from_torchjd
 
-    answer = from_torchjd(rule)
+    weighting = from_torchjd(rule)
 
     def weigh(gram: Gram, /) -> Weights:
         if case_of(gram) in (Case.OPPOSED, Case.FLAT):
             return Weights(0.0, 0.0)
         size = gram.ff + gram.rr
-        return answer(Gram(gram.ff / size, gram.rr / size, gram.fr / size))
+        return weighting(Gram(gram.ff / size, gram.rr / size, gram.fr / size))
 
     return weigh
 
 
 def _projecting(kind: Callable[..., Rule]) -> Rule:
-    """A projection on the dual cone without TorchJD's ε on the diagonal.
+    """A projection onto the dual cone without TorchJD's ε on the diagonal.
 
-    The ε is there for singular matrices, and drowns a gradient that is a hundred times shorter than the other. Under
-    conflict the matrix is regular, since opposed gradients never come here; without, it changes nothing.
+    The ε is meant for singular matrices, but swamps a gradient a hundred times shorter than the other. Conflicting
+    gradients have a regular matrix, because opposed ones are handled earlier; otherwise ε has no effect.
     """
     from torchjd.linalg import QuadprogProjector
 

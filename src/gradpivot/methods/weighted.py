@@ -1,4 +1,4 @@
-"""Methods that are a weighting: each step combines the two gradients by a rule that reads their Gram matrix."""
+"""Methods defined by a weighting: a rule that maps the Gram matrix of the two gradients to their weights."""
 
 from __future__ import annotations
 
@@ -26,24 +26,26 @@ __all__ = ["LossWeightedDescent", "WeightedDescent"]
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedDescent(ForgettingDescent):
-    """Descends a·f + b·r, with (a, b) from a rule that stays the same over the run."""
+    """Descent along a·f + b·r, with (a, b) from a fixed weighting."""
 
     @abstractmethod
     def weighting(self) -> Weighting:
-        """The rule from the Gram matrix of f and r to their weights. Pure: what it kept would be lost on resuming."""
+        """Map from the Gram matrix of f and r to their weights. Must be pure: its state is not checkpointed."""
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Two gradients, their Gram matrix to two weights, one step."""
+        """Take one weighted step per batch."""
         _descend(self, self.weighting(), objective(self.objective), model, task, split, loop)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossWeightedDescent(SteerableDescent):
-    """A weighting of the gradients of w_f·L_f and w_r·L_r; under the dial, of these times i and 1 − i.
+    """Descent by a weighting of the gradients of w_f·L_f and w_r·L_r.
+
+    Under the dial at intensity i, the two losses are also scaled by i and 1 − i.
 
     Attributes:
-        forget_weight: w_f.
-        retain_weight: w_r.
+        forget_weight: Weight w_f of the forget loss.
+        retain_weight: Weight w_r of the retain loss.
     """
 
     knob: ClassVar[str | None] = "forget_weight"
@@ -57,26 +59,26 @@ class LossWeightedDescent(SteerableDescent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("forget_weight", least=0)
-        self._check("retain_weight", least=0)
+        self._check("forget_weight", ge=0)
+        self._check("retain_weight", ge=0)
 
     @abstractmethod
     def rule(self) -> Weighting:
-        """From the Gram matrix of two gradients to their weights. Pure: what it kept would be lost on resuming."""
+        """Map from the Gram matrix of two gradients to their weights. Must be pure: its state is not checkpointed."""
 
     def weighting(self) -> Weighting:
-        """The rule on the gradients of w_f·L_f and w_r·L_r."""
+        """The rule applied to the gradients of w_f·L_f and w_r·L_r."""
         return LossWeighted(self.rule(), self.forget_weight, self.retain_weight)
 
     def descend(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Two gradients, their Gram matrix to two weights, one step."""
-        from gradpivot.dial import suited_objective
+        """Take one weighted step per batch."""
+        from gradpivot.dial import resolve_objective
 
-        forgetting = suited_objective(self.objective, "class", task)
+        forgetting = resolve_objective(self.objective, "class", task)
         _descend(self, self.weighting(), forgetting, model, task, split, loop)
 
     def steered(self, gram: Gram, intensity: float) -> Weights:
-        """The rule on |i|·f and (1 − |i|)·r; a negative intensity gives back, with −f instead of f."""
+        """The rule applied to |i|·f and (1 − |i|)·r; a negative intensity uses −f instead of f."""
         if intensity == 0:
             return Weights(0.0, 1.0)
         sign = 1.0 if intensity > 0 else -1.0

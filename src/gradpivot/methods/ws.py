@@ -1,4 +1,4 @@
-"""WS: weighted scalarisation, the single-objective default of the literature (the paper's eq. 1)."""
+"""WS: weighted scalarisation, the standard baseline (eq. 1 of the paper)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["WS"]
 
 @dataclass(frozen=True, kw_only=True)
 class WS(LossWeightedDescent):
-    """Descends w_f·L_f + w_r·L_r, whatever the angle between the two gradients."""
+    """Weighted sum of the two losses, w_f·L_f + w_r·L_r."""
 
     name: ClassVar[str] = "ws"
     title: ClassVar[str] = "WS"
 
     def rule(self) -> WeightedSum:
-        """(1, 1); the two gradients are taken apart only to show their conflict."""
+        """(1, 1); the gradients are computed separately only to record their conflict."""
         return WeightedSum()

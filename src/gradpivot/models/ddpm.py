@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.errors import GradPivotError, to_install
+from gradpivot.errors import GradPivotError, install_command
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,9 +37,9 @@ def small_unet(channels: int = 1, size: int = 16, classes: int = 10) -> nn.Modul
     """Two resolutions of 32 and 64 channels, one residual block each: 0.65 million weights, for a CPU.
 
     Args:
-        channels: Of the images.
-        size: Their height and width, a multiple of 2.
-        classes: How many there are; label ``classes`` is *no class*.
+        channels: Image channels.
+        size: Height and width of the images, a multiple of 2.
+        classes: Number of classes; label ``classes`` means *no class*.
     """
     return _unet(channels, size, classes, _SMALL)
 
@@ -57,7 +57,7 @@ def _unet(channels: int, size: int, classes: int, settings: Mapping[str, Any]) -
     try:
         from diffusers.models.unets.unet_2d import UNet2DModel
     except ImportError as error:
-        raise GradPivotError(f"diffusion needs diffusers ({error}): {to_install('diffusion')}") from None
+        raise GradPivotError(f"diffusion needs diffusers ({error}): {install_command('diffusion')}") from None
     images = {"sample_size": size, "in_channels": channels, "out_channels": channels}
     made: nn.Module = UNet2DModel(**images, num_class_embeds=classes + 1, **settings)
     return made

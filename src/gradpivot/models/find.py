@@ -1,4 +1,4 @@
-"""A model by its name: built in, the user's own by import path, timm's or torchvision's where they are installed."""
+"""Find a model by name: built in, an import path, or from timm or torchvision if installed."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def list_models() -> list[str]:
 
 
 def find_model(name: str, images: Images | None = None, normalise: str | None = None) -> Callable[[], nn.Module]:
-    """A function that makes a new model, with random weights.
+    """Return a function that makes a new model with random weights.
 
-    Where images are stored as bytes, or ``normalise`` is given, a model without a
-    :class:`~gradpivot.models.pixels.Pixels` of its own is put behind one. A model that has one is left as it is.
+    If images are stored as bytes or ``normalise`` is given, wraps a model that has no
+    :class:`~gradpivot.models.pixels.Pixels` in one.
 
     Args:
         name: One of :func:`list_models`; ``package.module:function``, called without arguments; ``timm:NAME``; or
             ``torchvision:NAME``.
-        images: What the model is for. Only the user's own can do without.
-        normalise: Another normalisation than that of ``images``: see :meth:`Images.normalised`.
+        images: Description of the images; optional only for import paths.
+        normalise: Normalisation to use instead of that of ``images``; see :meth:`Images.normalised`.
 
     Raises:
-        GradPivotError: if there is no such model, or later, if making one fails.
+        GradPivotError: if there is no such model or, when the function is called, if making it fails.
     """
     source, _, rest = name.partition(":")
     if normalise is not None:
@@ -59,14 +59,14 @@ def find_model(name: str, images: Images | None = None, normalise: str | None = 
     else:
         hint = did_you_mean(name, _BUILT_IN)
         raise GradPivotError(
-            f"there is no model {name!r}{hint} Built in are {', '.join(_BUILT_IN)}; your own goes in as {_OWN}; others "
-            f"as timm:NAME or torchvision:NAME"
+            f"there is no model {name!r}{hint} Choose from {', '.join(_BUILT_IN)}, timm:NAME, torchvision:NAME, or "
+            f"pass {_OWN}"
         )
     return partial(_made, name, make, images, normalise is not None)
 
 
 def _made(name: str, make: Callable[[], Any], images: Images | None, chosen: bool) -> nn.Module:
-    """A new model, checked, behind what turns stored images into inputs."""
+    """Make and check a model; wrap it in Pixels if needed."""
     from torch import nn
     from torch.nn.parameter import is_lazy
 
@@ -85,7 +85,7 @@ def _made(name: str, make: Callable[[], Any], images: Images | None, chosen: boo
     has_own = any(isinstance(module, Pixels) for module in model.modules())
     if has_own and chosen and name not in _BUILT_IN:
         raise GradPivotError(
-            f"the model {name} has a Pixels of its own, so another normalisation does not reach it; set it there"
+            f"the model {name} has its own Pixels layer; set the normalisation there instead of with normalise"
         )
     if has_own or images is None or not images.need_pixels:
         return model
@@ -95,8 +95,8 @@ def _made(name: str, make: Callable[[], Any], images: Images | None, chosen: boo
 def _known(name: str, images: Images | None) -> Images:
     if images is None:
         raise GradPivotError(
-            f"the model {name} must know the images' channels, size and classes, and the problem does not say; set "
-            f"images=Images(…) in the Problem, or use {_OWN}"
+            f"the model {name} needs the images' channels, size and classes; set images=Images(…) in the Problem, or "
+            f"use {_OWN}"
         )
     return images
 
@@ -115,16 +115,16 @@ def _own(name: str) -> Callable[[], Any]:
     found = import_path(name)
     if isinstance(found, nn.Module):
         raise GradPivotError(
-            f"{name} is a model already, and retraining needs a new one each time; name {_OWN}, and give trained "
-            f"weights with --weights"
+            f"{name} is a model instance, but retraining needs a new one each time; pass {_OWN}, and trained weights "
+            f"with --weights"
         )
     if not callable(found):
-        raise GradPivotError(f"{name} is a {type(found).__name__}; name {_OWN}")
+        raise GradPivotError(f"{name} is a {type(found).__name__}; pass {_OWN}")
     return found  # type: ignore[no-any-return]
 
 
 def _library(name: str) -> Any:
-    """A package that is not among our dependencies."""
+    """Import an optional package."""
     import torch
 
     top = name.partition(".")[0]
@@ -145,14 +145,14 @@ def _library(name: str) -> Any:
 
 def _timm(name: str, images: Images) -> Callable[[], Any]:
     timm = _library("timm")
-    # A tag after the dot names weights, which are not fetched here.
+    # The tag after the dot names pretrained weights, which are not used.
     _refuse_unknown("timm", name.partition(".")[0], timm.list_models())
     return partial(timm.create_model, name, pretrained=False, num_classes=images.classes, in_chans=images.channels)
 
 
 def _torchvision(name: str, images: Images) -> Callable[[], Any]:
     models = _library("torchvision.models")
-    # Of this module: those of the ones below it detect and segment.
+    # Top-level models only: submodules hold detection and segmentation models.
     _refuse_unknown("torchvision", name, models.list_models(module=models))
     if images.channels != 3:
         raise GradPivotError(

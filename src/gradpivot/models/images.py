@@ -1,4 +1,4 @@
-"""What a problem's images are like, which is all that a model has to know of them."""
+"""Description of a problem's images, from which models are built."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Images:
     """The images of a classification problem.
 
     Attributes:
-        channels: 3 for colour, 1 for grey.
+        channels: Channels: 3 for colour, 1 for grey.
         size: Height and width.
-        classes: How many kinds there are.
-        mean: What is taken off values in [0, 1], per channel or one for all.
-        std: What they are divided by then.
-        stored: ``bytes`` (uint8, 0 … 255) or ``floats`` that a network can compute with as they are.
+        classes: Number of classes.
+        mean: Mean to subtract from values in [0, 1], per channel or one for all.
+        std: Standard deviation to divide by, per channel or one for all.
+        stored: ``bytes`` (uint8, 0 … 255), or ``floats`` that need no conversion.
     """
 
     channels: int = 3
@@ -54,26 +54,26 @@ class Images:
                     f"or one for all"
                 )
         if not all(math.isfinite(value) for value in self.mean):
-            raise GradPivotError(f"the mean is {self.mean}; give finite numbers")
+            raise GradPivotError(f"the mean is {self.mean}; it must be finite")
         if not all(0 < value < math.inf for value in self.std):
-            raise GradPivotError(f"the std is {self.std}; give finite numbers above 0")
+            raise GradPivotError(f"the std is {self.std}; it must be finite and > 0")
 
     @property
     def need_pixels(self) -> bool:
-        """Whether a network can only compute with them after :class:`~gradpivot.models.pixels.Pixels`."""
+        """Whether a network needs :class:`~gradpivot.models.pixels.Pixels` in front."""
         return self.stored == "bytes" or (self.mean, self.std) != _KNOWN["none"]
 
     def pixels(self) -> Pixels:
-        """What turns them into a network's inputs."""
+        """The layer that converts and normalises them."""
         from gradpivot.models.pixels import Pixels
 
         return Pixels(self.mean, self.std)
 
     def normalised(self, how: str) -> Images:
-        """The same images, normalised as ``how`` says: none, cifar10, imagenet, or ``mean/std`` in numbers.
+        """The same images with another normalisation: none, cifar10, imagenet, or numbers ``mean/std``.
 
         Raises:
-            GradPivotError: if it says something else.
+            GradPivotError: if ``how`` is anything else.
         """
         if how in _KNOWN:
             mean, std = _KNOWN[how]

@@ -1,4 +1,4 @@
-"""New random weights for a model that starts over."""
+"""Re-initialise a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["reinitialise"]
 
 
 def reinitialise(model: nn.Module, factory: Callable[[], nn.Module] | None) -> None:
-    """Give every weight and buffer of ``model`` a new initial value, in place.
+    """Re-initialise every weight and buffer of ``model`` in place.
 
     With a ``factory`` the values are those of a model it makes. Without one every module is asked to
     ``reset_parameters()``, and a weight that no module resets is an error: a "retrained" model that remembers is no
@@ -28,8 +28,8 @@ def reinitialise(model: nn.Module, factory: Callable[[], nn.Module] | None) -> N
         except RuntimeError as error:
             first = str(error).splitlines()[-1].strip()
             raise GradPivotError(
-                f"the factory makes another kind of model than the one to unlearn ({first}); give the factory "
-                f"that made it"
+                f"the factory returns a different model than the one to unlearn ({first}); pass the factory that "
+                f"made it"
             ) from None
         return
     stale = _reset(model)

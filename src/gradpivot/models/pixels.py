@@ -1,4 +1,4 @@
-"""Pixels as they are stored, turned into what a network computes with: normalisation is part of the model."""
+"""Conversion of stored pixels to network inputs: normalisation is part of the model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Pixels(nn.Module):
 
     Args:
         mean: One number per channel, or one for all.
-        std: The same.
+        std: One number per channel, or one for all.
     """
 
     mean: Tensor
@@ -37,7 +37,7 @@ class Pixels(nn.Module):
         self._plain = all(m == 0 for m in mean) and all(s == 1 for s in std)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images of any kind to normalised floating-point ones."""
+        """Convert images to normalised floating-point inputs."""
         if not images.is_floating_point():
             images = images.to(self.mean.dtype).div_(255)
         # Inside vmap (per-sample gradients) a layout cannot be asked for.
@@ -47,13 +47,13 @@ class Pixels(nn.Module):
 
 
 class OnPixels(nn.Module):
-    """Somebody's model of floating-point images, behind :class:`Pixels`; its weights are under ``model.``.
+    """A model of floating-point images with :class:`Pixels` in front; its weights are under ``model.``.
 
     The images reach it in PyTorch's ordinary layout: people's models flatten feature maps with ``view``, which fails on
     channels-last ones.
 
     Args:
-        pixels: What turns stored images into inputs.
+        pixels: Converts stored images to inputs.
         model: From such inputs to logits, or to anything that has them.
     """
 

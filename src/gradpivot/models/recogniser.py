@@ -1,4 +1,4 @@
-"""A small classifier that says what a generator made, and whose last features measure how alike two sets are."""
+"""A small classifier of generated images; its last features measure the distance between two sets."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Recogniser(nn.Module):
     """Two 3×3 convolutions (16 and 32 channels), each pooled by two, a hidden layer, one linear layer.
 
     Args:
-        classes: Outputs.
-        channels: Of the images.
+        classes: Number of outputs.
+        channels: Image channels.
         size: Height and width of the images, at least 4.
-        width: Of the hidden layer, whose outputs are the features.
+        width: Width of the hidden layer, whose outputs are the features.
     """
 
     def __init__(self, classes: int = 10, *, channels: int = 1, size: int = 28, width: int = 64) -> None:
@@ -31,7 +31,7 @@ class Recogniser(nn.Module):
         self.linear = nn.Linear(width, classes)
 
     def features(self, images: Tensor) -> Tensor:
-        """Images (n, channels, size, size), as bytes or in [0, 1], to what the last layer sees, n×width, ≥ 0."""
+        """Images (n, channels, size, size), as bytes or in [0, 1], to the last layer's inputs, n×width, ≥ 0."""
         features: Tensor = self.layers(self.pixels(images))
         return features
 

@@ -36,10 +36,10 @@ class BasicBlock(nn.Module):
     """Two 3×3 convolutions with BatchNorm and a shortcut.
 
     Args:
-        inputs: Channels that come in.
-        outputs: Channels that go out.
-        stride: Of the first convolution.
-        padded: Where the shapes differ, pad the shortcut with zeros instead of projecting it.
+        inputs: Input channels.
+        outputs: Output channels.
+        stride: Stride of the first convolution.
+        padded: If the shapes differ, pad the shortcut with zeros instead of projecting it.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int, padded: bool = False) -> None:
@@ -66,10 +66,10 @@ class ResNet(nn.Module):
     Weights lie channels last, in which convolutions are a sixth faster on CPUs.
 
     Args:
-        blocks: How many in each stage.
-        classes: Outputs.
-        pixels: What turns stored images into inputs; [0, 1] without further normalisation if not given.
-        channels: Of the images.
+        blocks: Number of blocks in each stage.
+        classes: Number of outputs.
+        pixels: Converts stored images to inputs; by default scales to [0, 1] only.
+        channels: Image channels.
         width: Channels of the first stage.
         padded: Shortcuts between stages are padded with zeros (option A) instead of projected (option B).
     """

@@ -19,9 +19,9 @@ class SmallResNet(nn.Module):
     multiply-adds and 464,170 weights for 32×32 colour images and ten classes.
 
     Args:
-        classes: Outputs.
-        pixels: What turns stored images into inputs; [0, 1] without further normalisation if not given.
-        channels: Of the images.
+        classes: Number of outputs.
+        pixels: Converts stored images to inputs; by default scales to [0, 1] only.
+        channels: Image channels.
     """
 
     def __init__(self, classes: int = 10, pixels: Pixels | None = None, *, channels: int = 3) -> None:
@@ -48,5 +48,5 @@ class SmallResNet(nn.Module):
 
 
 def small_resnet(classes: int = 10, pixels: Pixels | None = None, *, channels: int = 3) -> SmallResNet:
-    """The small one, made as the others are."""
+    """:class:`SmallResNet` with the signature of the other factories."""
     return SmallResNet(classes, pixels, channels=channels)

@@ -15,7 +15,7 @@ __all__ = ["VAE", "Reconstruction"]
 
 
 class Reconstruction(NamedTuple):
-    """What one pass of a variational autoencoder gives."""
+    """Output of a variational autoencoder."""
 
     logits: Tensor
     """Of the pixels under a Bernoulli likelihood, in the images' shape."""
@@ -30,8 +30,8 @@ class VAE(nn.Module):
 
     Args:
         latent: Dimensions of z; two can be drawn as a map.
-        widths: Of the hidden layers, from the image inwards; the decoder has them the other way round.
-        channels: Of the images.
+        widths: Widths of the hidden layers of the encoder; the decoder reverses them.
+        channels: Image channels.
         size: Height and width of the images.
     """
 
@@ -56,7 +56,7 @@ class VAE(nn.Module):
         return logits.reshape(-1, *self.shape)
 
     def forward(self, images: Tensor) -> Reconstruction:
-        """One sample z = μ + σε a image, ε from torch's generator, which the Loop seeds at every step."""
+        """One sample z = μ + σε per image; ε comes from torch's generator, which the Loop seeds at every step."""
         mean, log_variance = self.encode(images)
         codes = mean + torch.exp(log_variance / 2) * torch.randn_like(mean)
         return Reconstruction(self.decode(codes), mean, log_variance)

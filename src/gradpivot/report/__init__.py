@@ -1,4 +1,4 @@
-"""Tables, figures and pages of :mod:`gradpivot.results`. No torch; figures need the extra ``figures``."""
+"""Tables, figures and HTML pages for :mod:`gradpivot.results`. Needs no torch; figures need the ``figures`` extra."""
 
 import lazy_loader
 

@@ -2,12 +2,13 @@ from .common.canvas import save_figure as save_figure
 from .common.exports import Exports as Exports
 from .common.tables import (
     console_table as console_table,
-    judged as judged,
     measurable as measurable,
     point_table as point_table,
+    with_reference as with_reference,
     write_csv as write_csv,
 )
 from .generators.files import GENERATORS as GENERATORS
+from .paper.animation import save_latent_animation as save_latent_animation
 from .paper.latent import latent_figure as latent_figure, latent_markdown as latent_markdown
 from .paper.toy import toy_figure as toy_figure
 from .run.figures import (

@@ -83,7 +83,7 @@ def read_scores(values: Mapping[str, Any]) -> Scored:
     return LossScores.from_dict(values) if "forget_loss" in values else Scores.from_dict(dict(values))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Frontier:
     """The set S of models a method produced over its space, and what the set is worth.
 
@@ -102,6 +102,10 @@ class Frontier:
     knob: str | None = None
     reference: Scored | None = None
     kind: str = "class"
+
+    def __repr__(self) -> str:
+        along = f" along {self.knob}" if self.knob else ""
+        return f"{type(self).__name__}({self.name}: {len(self.points)} points{along})"
 
     @property
     def metrics(self) -> tuple[str, ...]:

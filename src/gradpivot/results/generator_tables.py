@@ -124,7 +124,7 @@ def _judge(name: str, kind: str, records: Sequence[Record], reference: Point | N
 def _knob(points: Sequence[Point]) -> str | None:
     """The name of the setting that the points walk along; None if what is called the knob is the same in all.
 
-    A grid over something else, such as SalUn's share of saliency at one learning rate, is told by what varies.
+    A grid over something else, such as SalUn's share of saliency at one learning rate, is labelled by what varies.
     """
     if any(point.knob is None for point in points):
         return None

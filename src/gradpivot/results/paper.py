@@ -84,7 +84,7 @@ def paper_reference(task: str, dataset: str, forget: str) -> Scores | None:
     if len(found) < len(values):
         return None
     svc = {"mia": found["mia_svc"], "mia_svc_accuracy": 1.0, "mia_svc_determined": True}
-    return Scores.of_measured({**found, **svc, "n_forget": 0, "n_retain": 0, "n_test": 0})
+    return Scores.from_measurements({**found, **svc, "n_forget": 0, "n_retain": 0, "n_test": 0})
 
 
 def paper_generation(forget: str, series: str, measure: str) -> PaperValue | None:

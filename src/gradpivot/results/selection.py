@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.evaluate import find_metric, scored_metrics
 
 __all__ = ["Condition", "check_metric", "parse_conditions"]
@@ -89,7 +89,10 @@ def check_metric(name: str, metrics: Sequence[str] | None = None) -> str:
     """
     known = [metric.name for metric in scored_metrics()] if metrics is None else metrics
     if name.lower() not in known:
-        raise GradPivotError(f"unknown score {name!r}; the scores are {', '.join(known)}")
+        names = [metric.upper() for metric in known]
+        raise GradPivotError(
+            f"unknown score {name!r}{did_you_mean(name.upper(), names)} Choose from {', '.join(names)}"
+        )
     return name.lower()
 
 
@@ -111,7 +114,7 @@ def _checked(name: str, comparison: str, bound: float) -> Condition:
     # Where a score begins above zero, "less than that" can be read, and is refused as a condition that none meets.
     if not min(0.0, described.least) <= bound <= described.most:
         raise GradPivotError(
-            f"{name} is compared with {described.scale * bound:g} {described.unit}; it lies {described.between()} "
+            f"{name} is compared with {described.scale * bound:g} {described.unit}; it lies {described.range_text()} "
             f"(typed conditions are in percent, mappings in fractions)"
         )
     return Condition(name, comparison, bound)

@@ -2,6 +2,7 @@ from .checks import check_fits as check_fits, check_run as check_run
 from .folder import (
     read_config as read_config,
     read_metrics as read_metrics,
+    read_run as read_run,
     refuse_used as refuse_used,
     write_run as write_run,
     write_training as write_training,

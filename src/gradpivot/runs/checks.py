@@ -40,13 +40,13 @@ def check_run(model: nn.Module, split: ForgetSplit, method: Method, task: Task, 
         raise GradPivotError(f"the seed is {seed!r}; give a whole number")
     if not isinstance(split, ForgetSplit):
         raise GradPivotError(
-            f"the split is a {type(split).__name__}; say what to forget, for example "
+            f"the split is a {type(split).__name__}; name what to forget, for example "
             f"ForgetSplit.by_class(train, test, 3)"
         )
     check_task(task)
     check_fits(model, split, task)
     if method.is_dialled:
-        _check_degree(model, split, task, doubts=method.looks_at_unseen(split.kind, task))
+        _check_degree(model, split, task, doubts=method.uses_validation(split.kind, task))
     if getattr(method, "batchnorm", None) == "recalibrate" and len(split.retain_indices) < 2:
         raise GradPivotError(
             "batchnorm is 'recalibrate', and one sample to keep has no variance; use batchnorm='frozen'"
@@ -106,9 +106,9 @@ def _check_predictions(task: Task, told: Predictions, samples: int) -> None:
 
 def _check_degree(model: nn.Module, split: ForgetSplit, task: Task, *, doubts: bool) -> None:
     """Raise unless a task that a run is steered by gives one degree per sample; the loss does not matter here."""
-    if not (task.knows_doubt if doubts else task.is_gradual):
+    if not (task.measures_uncertainty if doubts else task.is_gradual):
         return  # The method says what is missing.
-    told = getattr(task, "doubting" if doubts else "forgetting")
+    told = getattr(task, "uncertainty" if doubts else "forgetting")
     anything = Objective("pre-flight", lambda outputs, _: outputs.mean(), None, lambda losses, _: losses.mean())
     what = f"the {'doubt' if doubts else 'degree'} that {type(task).__name__}.{told.__name__} gives"
     with isolated(0), torch.no_grad(), evaluating(model):

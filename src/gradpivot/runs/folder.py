@@ -18,10 +18,11 @@ from gradpivot.runtime import replacing, write_text
 if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
     from gradpivot.evaluate import Scored
+    from gradpivot.results import Comparison
     from gradpivot.runs.run import Result
     from gradpivot.runs.training import Trained
 
-__all__ = ["read_config", "read_metrics", "refuse_used", "write_run", "write_training"]
+__all__ = ["read_config", "read_metrics", "read_run", "refuse_used", "write_run", "write_training"]
 
 RUN_SCHEMA = "gradpivot.run/1"
 TRAINING_SCHEMA = "gradpivot.training/1"
@@ -39,11 +40,11 @@ def refuse_used(folder: Path, overwrite: bool) -> None:
 
 
 def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, result: Result, original: Scored) -> None:
-    """Write the folder; ``metrics.json`` comes last, so a folder that has it is complete.
+    """Write a run's folder. ``metrics.json`` is written last, so a folder that has it is complete.
 
     Args:
-        folder: Where.
-        config: The settings, as they are read back.
+        folder: Folder to write.
+        config: Settings to store.
         split: What was forgotten.
         result: What came out.
         original: The scores there were before.
@@ -72,7 +73,7 @@ def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, resul
 
 
 def write_training(folder: Path, config: Mapping[str, Any], trained: Trained) -> None:
-    """Write what training left; ``metrics.json`` comes last, so a folder that has it is complete."""
+    """Write a training run's folder. ``metrics.json`` is written last, so a folder that has it is complete."""
     from gradpivot.models import save_weights
 
     facts = {name: value for name, value in trained.provenance.items() if name != "environment"}
@@ -135,6 +136,45 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise GradPivotError(f"{folder}/metrics.json is damaged ({error})") from None
     return metrics
+
+
+def read_run(folder: Path) -> Comparison:
+    """A run folder as a comparison of the run with the original.
+
+    Raises:
+        GradPivotError: if the folder isn't that of a finished run.
+    """
+    from gradpivot.results import Comparison, Frontier, Point, read_scores
+
+    metrics, config = read_metrics(folder), read_config(folder)
+    split, label = metrics["provenance"]["split"], metrics["label"]
+    point = Point(
+        label=label,
+        settings={"method": config["method"]},
+        scores=read_scores(metrics["scores"]),
+        seconds=metrics["seconds"],
+        diverged=metrics["diverged"],
+        history=_read_history(folder / "history.csv"),
+    )
+    return Comparison(
+        title=f"{config['problem']}: {label}",
+        problem={"name": config["problem"], **split},
+        original=Point(label="Original", settings={}, scores=read_scores(metrics["original"])),
+        frontiers=[Frontier(name=label.partition("(")[0], method=config["method"], points=[point], kind=split["kind"])],
+        provenance=metrics["provenance"],
+    )
+
+
+def _read_history(path: Path) -> dict[str, list[float | None]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {name: [_number(row[name]) for row in rows] for name in (rows[0] if rows else ())}
+
+
+def _number(text: str) -> float | None:
+    """A cell of the history: a number, a flag, or nothing."""
+    flags = {"": None, "None": None, "True": 1.0, "False": 0.0}
+    return flags[text] if text in flags else float(text)
 
 
 def _write_history(path: Path, history: Mapping[str, list[Any]]) -> None:

@@ -23,7 +23,7 @@ MISSED_WAY = 0.1
 FEW_STEPS = 40
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
     """What unlearning gave.
 
@@ -50,6 +50,12 @@ class Result:
     provenance: dict[str, Any]
     note: str | None = None
     pictures: Pictures | None = None
+
+    def __repr__(self) -> str:
+        shares = [f"{name.upper()} {100 * getattr(self.scores, name):.2f} %" for name in self.scores.metrics]
+        scores = ", ".join(shares) or str(self.scores)
+        outcome = f"diverged at step {self.diverged['step']}" if self.diverged else scores
+        return f"{type(self).__name__}({self.method.label}: {outcome}; {self.seconds:.1f} s)"
 
     @property
     def asked_ua(self) -> float | None:
@@ -123,7 +129,7 @@ class Result:
                 f"{self.method.label} has no scores to compare: {self.scores}; judge its samples by a scorer"
             )
         settings = self.method.to_dict()
-        knob = settings.get(self.method.walked) if self.method.walked else None
+        knob = settings.get(self.method.active_knob) if self.method.active_knob else None
         return Point(
             label=self.method.label,
             settings=settings,

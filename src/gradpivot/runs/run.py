@@ -14,7 +14,7 @@ from torch import nn
 
 from gradpivot.data import default_batch_size
 from gradpivot.errors import NonFiniteError
-from gradpivot.evaluate import Examined, Scored, Scorer, scorer_of
+from gradpivot.evaluate import Examination, Scored, Scorer, scorer_of
 from gradpivot.loop import Loop, Outcome, Progress, recalibrate_over
 from gradpivot.methods import Method
 from gradpivot.models import class_name, structure, weights_digest
@@ -63,13 +63,13 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """How a run is computed, whatever the method: what a plain run and a search for a target share.
+    """Execution settings that apply to every method, shared by single runs and target searches.
 
     Attributes:
-        seed: Same seed, machine and thread count: the same numbers to the last digit.
-        task: How to run the model on a batch.
-        factory: Makes a newly initialised model, for methods that start over.
-        workers: Data-loading processes; never changes a number.
+        seed: The same seed, machine and thread count give bit-identical results.
+        task: Runs the model on a batch.
+        factory: Returns a newly initialised model, for methods that retrain.
+        workers: Data-loading processes. Does not affect the results.
         progress: Called with (steps done, steps in all).
         checkpoint: Where to keep a resumable state, or None.
         checkpoint_seconds: How often to write it.
@@ -136,7 +136,7 @@ class Running:
         )
 
     def settle(self, split: ForgetSplit, method: Method, model: nn.Module) -> None:
-        """Take BatchNorm's statistics anew for weights moved by hand, where the policy does so after a run."""
+        """Recompute BatchNorm statistics after a change of weights, if the method recalibrates them after a run."""
         if getattr(method, "batchnorm", None) == "recalibrate":
             size = getattr(method, "batch_size", None) or default_batch_size(len(split.forget_indices))
             recalibrate_over(
@@ -165,7 +165,7 @@ class Running:
             "seed": self.seed,
             "split": split.facts(),
             "method": method.to_dict(),
-            "looked_at_unseen": method.looks_at_unseen(split.kind, self.task),
+            "looked_at_unseen": method.uses_validation(split.kind, self.task),
             "original_weights": weights_digest(original),
             "environment": environment(str(next(original.parameters()).device)) | {"processes": self.replicas.size},
             "precision": self.precision,
@@ -266,7 +266,7 @@ class Prepared:
     def _ran(self, loop: Loop) -> Outcome:
         return loop.run(self.method, self.model, self.running.task, self.split, key=self.key)
 
-    def _scored(self, outcome: Outcome, loop: Loop) -> tuple[Outcome, Examined]:
+    def _scored(self, outcome: Outcome, loop: Loop) -> tuple[Outcome, Examination]:
         """What came out and its scores; a last step that went too far is taken back."""
         if not outcome.diverged:
             try:
@@ -277,7 +277,7 @@ class Prepared:
                 last = len(outcome.history.get("step", ())) - 1
                 told = {"step": last, "reason": "the outputs are not finite after the last step"}
                 outcome = replace(outcome, diverged=told)
-        return outcome, Examined(self.scorer.of_diverged(self.split))
+        return outcome, Examination(self.scorer.of_diverged(self.split))
 
 
 def run_method(model: nn.Module, split: ForgetSplit, method: Method, running: Running | None = None) -> Result:
@@ -287,4 +287,4 @@ def run_method(model: nn.Module, split: ForgetSplit, method: Method, running: Ru
 
 def split_for(method: Method, split: ForgetSplit, task: Task) -> ForgetSplit:
     """The split, with validation data for a method that steers by them."""
-    return split.with_validation() if method.looks_at_unseen(split.kind, task) else split
+    return split.with_validation() if method.uses_validation(split.kind, task) else split

@@ -20,7 +20,7 @@ from torch import nn
 
 from gradpivot.data import ForgetSplit, batch_count
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate import OnTest, score_on_test
+from gradpivot.evaluate import HeldOutScore, score_on_test
 from gradpivot.loop import Loop, Outcome, Progress, plain_batch_size
 from gradpivot.models import constants, structure
 from gradpivot.runtime import environment
@@ -48,7 +48,7 @@ class Epoch:
     test_accuracy: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Trained:
     """What training gave.
 
@@ -75,6 +75,12 @@ class Trained:
     images_per_second: float
     diverged: dict[str, Any] | None
     provenance: dict[str, Any]
+
+    def __repr__(self) -> str:
+        scored = (
+            f"test loss {self.test_loss}" if self.test_accuracy is None else f"{100 * self.test_accuracy:.2f} % test"
+        )
+        return f"Trained({self.recipe.label}: {scored}; {self.seconds:.1f} s)"
 
 
 class FitToAll:
@@ -195,20 +201,20 @@ def train_model(
 
 def _scored(
     outcome: Outcome, loop: Loop, split: ForgetSplit, task: Task, workers: int
-) -> tuple[Outcome, OnTest, float]:
+) -> tuple[Outcome, HeldOutScore, float]:
     """What came out, how good it is and the seconds that took.
 
     A last step that went too far is taken back.
     """
     started = time.perf_counter()
     if outcome.diverged:
-        return outcome, OnTest(), 0.0
+        return outcome, HeldOutScore(), 0.0
     try:
         score = score_on_test(outcome.model, split, task, workers)
     except NonFiniteError as error:
         loop.undo_last_step()
         last = len(outcome.history["step"]) - 1
-        return replace(outcome, diverged={"step": last, "reason": str(error)}), OnTest(), 0.0
+        return replace(outcome, diverged={"step": last, "reason": str(error)}), HeldOutScore(), 0.0
     return outcome, score, time.perf_counter() - started
 
 

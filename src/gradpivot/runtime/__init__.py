@@ -1,4 +1,4 @@
-"""What every room needs: atomic files, random numbers, provenance, progress, processes, train and eval mode."""
+"""Shared infrastructure: atomic writes, randomness, provenance, progress, data parallelism, train and eval mode."""
 
 import lazy_loader
 

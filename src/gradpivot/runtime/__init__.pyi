@@ -6,7 +6,13 @@ from .importing import (
 )
 from .modes import evaluating as evaluating
 from .parallel import Gradient as Gradient, Part as Part, Replicas as Replicas, Side as Side
-from .progress import bar as bar, bar_below_lines as bar_below_lines
+from .progress import (
+    LOG_SECONDS as LOG_SECONDS,
+    LogLines as LogLines,
+    bar as bar,
+    bar_below_lines as bar_below_lines,
+    duration as duration,
+)
 from .provenance import environment as environment, foreign_source as foreign_source
 from .randomness import (
     derive as derive,

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: temporary file, flush to disk, rename."""
+"""Atomic file writes: temporary file, fsync, rename."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["replacing", "write_text"]
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside ``path`` that takes its place when the block succeeds.
+    """Yield a temporary path that replaces ``path`` when the block succeeds.
 
-    On any error, a full disk or an interrupt included, the old file stays as it was.
+    On any error, including a full disk or an interrupt, the old file is unchanged.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)

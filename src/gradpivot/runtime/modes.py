@@ -13,7 +13,7 @@ __all__ = ["evaluating"]
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode for the block, without compiling a second program for it; every module's mode comes back."""
+    """Run the block in eval mode, eagerly so that nothing is recompiled, then restore each module's mode."""
     modes = [module.training for module in model.modules()]
     model.eval()
     try:

@@ -1,8 +1,8 @@
-"""Several processes with a replica of the model each: who takes which samples, and one all-reduce a step.
+"""Data parallelism: each process holds a replica of the model, with one all-reduce per step.
 
-Every process knows the same order of global batches (:mod:`gradpivot.data.order`), takes its part of each, and adds
-its share of both gradients and both losses to one flat vector that is summed over the processes. Gram matrix, weights
-and step are then computed by each from the same numbers, so the replicas stay equal bit by bit.
+All processes use the same order of global batches (:mod:`gradpivot.data.order`). Each computes its part of a batch and
+writes its share of both gradients and losses to one flat vector, which is summed over the processes. Each then computes
+Gram matrix, weights and step from the same numbers, so the replicas stay bitwise equal.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ __all__ = ["Gradient", "LostProcessError", "Part", "Replicas", "Side"]
 
 T = TypeVar("T")
 Gradient = list[Tensor | None]
-"""One tensor per parameter, None where a loss does not reach it."""
+"""One tensor per parameter, None where the loss does not depend on it."""
 Side = Callable[[], tuple[Gradient, float | None]]
-"""Computes this process's share of one gradient and of its loss."""
+"""Computes this process's share of one gradient and its loss."""
 
-_SAME = 1e-7
-"""How far the sums of two replicas may differ on unlike devices, relative to the sum of magnitudes."""
+_SUM_TOLERANCE = 1e-7
+"""Tolerance between the weight sums of replicas on different device types, relative to the sum of magnitudes."""
 
 
 class LostProcessError(GradPivotError):
-    """Another process of the run has ended, so that nothing more can be exchanged with it."""
+    """Another process of the run has ended or cannot be reached."""
 
 
 class Part(NamedTuple):
-    """Which samples of a batch are this process's: ``start`` to ``stop`` of ``total``."""
+    """This process's samples of a batch: ``start`` to ``stop`` of ``total``."""
 
     start: int
     stop: int
@@ -46,18 +46,18 @@ class Part(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The fraction of the batch; the shares of all processes sum to 1."""
+        """Fraction of the batch; the shares of all processes sum to 1."""
         return (self.stop - self.start) / self.total
 
 
 @dataclass(frozen=True)
 class Replicas:
-    """The processes that run one method together; ``Replicas()`` is one process that runs it alone.
+    """The processes of one run; ``Replicas()`` is a single process.
 
     Attributes:
-        rank: This process's number, from 0.
-        size: How many there are.
-        group: Their process group; None for the default one.
+        rank: Rank of this process.
+        size: Number of processes.
+        group: Process group; None for the default group.
     """
 
     rank: int = 0
@@ -66,48 +66,44 @@ class Replicas:
 
     @classmethod
     def current(cls, group: Any = None) -> Replicas:
-        """All processes of the default process group (or of ``group``); one, if there is no group."""
+        """The processes of ``group``, by default the default process group; a single process if there is none."""
         if not (dist.is_available() and dist.is_initialized()):
             return cls()
         return cls(dist.get_rank(group), dist.get_world_size(group), group)
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the one that writes and speaks."""
+        """Whether this is rank 0, which writes files and prints."""
         return self.rank == 0
 
     def part(self, total: int) -> Part:
-        """This process's consecutive part of ``total`` samples; sizes differ by one at most, and may be zero."""
+        """This process's contiguous part of ``total`` samples; sizes differ by at most one and may be zero."""
         return Part(self.rank * total // self.size, (self.rank + 1) * total // self.size, total)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        """This process's part of a batch. Where that is empty: the first sample, whose share is then zero.
-
-        So no method ever sees a batch without samples.
-        """
+        """This process's part of a batch; if empty, the first sample with share zero: no method sees an empty batch."""
         start, stop, _ = self.part(len(indices))
         return indices[start:stop] if stop > start else indices[:1]
 
     def mean_gradients(
         self, parameters: Sequence[Tensor], sides: Sequence[Side | None], averaged: Sequence[Tensor] = ()
     ) -> list[tuple[Gradient, float | None]]:
-        """The sum over processes of each side's gradient and loss, in one all-reduce.
+        """Sum each side's gradient and loss over the processes in one all-reduce.
 
         Args:
-            parameters: What the gradients belong to.
-            sides: Compute this process's share of a gradient and its loss, weighted so that the sum is the mean; a side
-                that is None is not asked for. Called one after the other, so that one gradient besides the sums is
-                held at a time.
-            averaged: Floating-point buffers that become their mean over the processes on the way.
+            parameters: Parameters of the gradients.
+            sides: Each computes this process's share of a gradient and its loss, weighted so that the sum is the mean;
+                None skips that side. Called one at a time, so that only one gradient is in memory besides the sums.
+            averaged: Floating-point buffers to replace by their mean over the processes in the same all-reduce.
 
         Returns:
-            Per side the gradient (None where no process's loss reaches the parameter) and the loss. The sums are taken
-            in float32, or in float64 if a parameter has that; gradients come back in their parameter's dtype and
-            memory layout.
+            Gradient (None where no process's loss depends on the parameter) and loss of each side. Sums are computed in
+            float32, or float64 if a parameter is float64; gradients have the dtype and memory layout of their
+            parameter.
         """
         if self.size == 1:
             return [([None] * len(parameters), None) if side is None else side() for side in sides]
-        # They are views of the last step's sums, which would otherwise live on beside the new ones.
+        # The gradients are views of the last step's sums; release that memory first.
         for parameter in parameters:
             parameter.grad = None
         sums = _Sums(parameters, [side is not None for side in sides], averaged)
@@ -120,63 +116,64 @@ class Replicas:
         return [sums.take(number) for number in range(len(sides))]
 
     def mean(self, columns: dict[str, float | None], share: float) -> dict[str, float | None]:
-        """The mean of some numbers over the processes, each weighted by its share; None where one has none."""
+        """Share-weighted mean of each column over the processes; None if it is None in any process."""
         if self.size == 1:
             return columns
-        told = [(s, theirs) for s, theirs in self.gather((share, columns)) if s]
-        return {name: _weighted([(s, theirs[name]) for s, theirs in told]) for name in columns}
+        gathered = [(s, theirs) for s, theirs in self.gather((share, columns)) if s]
+        return {name: _weighted([(s, theirs[name]) for s, theirs in gathered]) for name in columns}
 
-    def anywhere(self, here: bool, device: str = "cpu") -> bool:
-        """Whether something holds in any process; the answer is the same in all."""
+    def any_process(self, local: bool, device: str = "cpu") -> bool:
+        """Whether ``local`` is true in any process."""
         if self.size == 1:
-            return here
-        flag = torch.tensor(float(here), device=device)
+            return local
+        flag = torch.tensor(float(local), device=device)
         self._exchange(lambda: dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self.group))
         return bool(flag)
 
-    def gather(self, mine: T) -> list[T]:
-        """What each process gave, in their order."""
+    def gather(self, local: T) -> list[T]:
+        """The values of all processes, by rank."""
         if self.size == 1:
-            return [mine]
-        found: list[Any] = [None] * self.size
-        self._exchange(lambda: dist.all_gather_object(found, mine, group=self.group))
-        return found
+            return [local]
+        gathered: list[Any] = [None] * self.size
+        self._exchange(lambda: dist.all_gather_object(gathered, local, group=self.group))
+        return gathered
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """What ``make`` gives in the first process; its GradPivotError is raised in all of them."""
+        """Call ``make`` on rank 0 and broadcast the result; a GradPivotError is raised in all processes."""
         if self.size == 1:
             return make()
-        told: list[Any] = [None, None]
+        message: list[Any] = [None, None]
         error: GradPivotError | None = None
         if self.is_first:
             try:
-                told[0] = make()
-            except GradPivotError as refused:
-                error, told[1] = refused, str(refused)
+                message[0] = make()
+            except GradPivotError as raised:
+                error, message[1] = raised, str(raised)
         source = 0 if self.group is None else dist.get_global_rank(self.group, 0)
-        self._exchange(lambda: dist.broadcast_object_list(told, src=source, group=self.group))
-        if told[1] is not None:
-            raise error or GradPivotError(told[1])
-        made: T = told[0]
+        self._exchange(lambda: dist.broadcast_object_list(message, src=source, group=self.group))
+        if message[1] is not None:
+            raise error or GradPivotError(message[1])
+        made: T = message[0]
         return made
 
-    def agree(self, what: str, value: Any) -> None:
-        """Make sure that all processes have the same value.
+    def check_equal(self, what: str, value: Any) -> None:
+        """Check that all processes have the same value.
 
         Raises:
-            GradPivotError: in all of them, if they do not.
+            GradPivotError: in all processes, if the values differ.
         """
-        told = self.gather(value)
-        if any(other != told[0] for other in told):
+        values = self.gather(value)
+        if any(other != values[0] for other in values):
             raise GradPivotError(
-                f"the {self.size} processes have different {what} ({', '.join(map(str, told))}); start all of them "
-                f"with the same arguments, or pass replicas=Replicas() to run each by itself"
+                f"the {self.size} processes have different {what} ({', '.join(map(str, values))}); start all of them "
+                f"with the same arguments, or pass replicas=Replicas() to run each on its own"
             )
 
-    def same_weights(self, model: nn.Module) -> None:
-        """Make sure that the replicas have not drifted apart: not by a bit on devices of one kind.
+    def check_weights(self, model: nn.Module) -> None:
+        """Check that the replicas have not drifted apart.
 
-        Unlike devices round unlike; there the sums of every weight must agree.
+        Devices of one type must agree bitwise. Different types round differently; there only the sums of each weight
+        must agree.
 
         Raises:
             GradPivotError: in all processes, naming the first weight or buffer that differs.
@@ -184,24 +181,24 @@ class Replicas:
         if self.size == 1:
             return
         tensors = model.state_dict()
-        kinds = self.gather(sorted({_kind_of(tensor.device) for tensor in tensors.values()}))
-        tell = _bits_of if all(kind == kinds[0] for kind in kinds) else _sums_of
-        told = self.gather({name: tell(tensor) for name, tensor in tensors.items()})
-        for name, first in told[0].items():
-            if not all(_alike(first, theirs[name]) for theirs in told):
+        devices = self.gather(sorted({_device_type(tensor.device) for tensor in tensors.values()}))
+        fingerprint = _hash if all(device == devices[0] for device in devices) else _sums
+        fingerprints = self.gather({name: fingerprint(tensor) for name, tensor in tensors.items()})
+        for name, first in fingerprints[0].items():
+            if not all(_matches(first, theirs[name]) for theirs in fingerprints):
                 raise GradPivotError(
-                    f"the replicas of {name} differ between the {self.size} processes; the method or the model decides "
-                    f"something by its own part of the batch or by random numbers of its own. Run it in one process"
+                    f"the replicas of {name} differ between the {self.size} processes: the method or model depends on "
+                    f"its part of the batch or on its own random numbers; run it in one process"
                 )
 
     def _exchange(self, collective: Callable[[], Any]) -> None:
         try:
             collective()
         except RuntimeError as error:
-            # Gloo and NCCL say in many ways that the other end is gone; anything else of theirs is as fatal.
+            # Gloo and NCCL have many messages for a lost peer; their other errors are just as fatal.
             raise LostProcessError(
-                f"process {self.rank} of {self.size} lost the others ({str(error).splitlines()[0][:120]}); what was "
-                f"done is in the checkpoint, start the same command again to continue"
+                f"process {self.rank} of {self.size} lost contact with the others "
+                f"({str(error).splitlines()[0][:120]}); run the same command again to resume from the checkpoint"
             ) from error
 
 
@@ -209,20 +206,20 @@ def _weighted(values: Sequence[tuple[float, float | None]]) -> float | None:
     if any(value is None for _, value in values):
         return None
     if len({value for _, value in values}) == 1:
-        # To the last digit: a resumed run goes on from what it finds.
+        # Exact: a resumed run continues from this value.
         return values[0][1]
     total = math.fsum(share for share, _ in values)
     return math.fsum(share * value for share, value in values if value is not None) / total
 
 
 class _Sums:
-    """One vector with everything that is summed: gradients, whether each was there, losses, averaged buffers."""
+    """One flat vector of everything to sum: gradients, flags for the defined ones, losses, averaged buffers."""
 
     def __init__(self, parameters: Sequence[Tensor], wanted: Sequence[bool], averaged: Sequence[Tensor]) -> None:
         self._parameters, self._wanted = parameters, wanted
         self._starts = [0, *accumulate(p.numel() for p in parameters)]
         self._count = self._starts[-1]
-        # Per side: the gradient, one flag a parameter, the loss.
+        # Per side: the gradient, one flag per parameter, the loss.
         self._side = self._count + len(parameters) + 1
         self._offsets = [0, *accumulate(self._side if w else 0 for w in wanted)]
         size = self._offsets[-1] + sum(b.numel() for b in averaged)
@@ -234,21 +231,21 @@ class _Sums:
     def put(self, side: int, gradient: Gradient, loss: float | None) -> None:
         """Write one side's share."""
         offset = self._offsets[side]
-        reached = [float(g is not None) for g in gradient]
-        self.flat[offset + self._count : offset + self._side] = self.flat.new_tensor([*reached, loss or 0.0])
+        defined = [float(g is not None) for g in gradient]
+        self.flat[offset + self._count : offset + self._side] = self.flat.new_tensor([*defined, loss or 0.0])
         for view, part in zip(self._views(offset), gradient, strict=True):
             if part is not None:
                 view.copy_(part)
 
     def take(self, side: int) -> tuple[Gradient, float | None]:
-        """One side's sums; views of the vector where the dtype allows it."""
+        """Read one side's sums, as views of the vector where the dtype allows."""
         if not self._wanted[side]:
             return [None] * len(self._parameters), None
         offset = self._offsets[side]
-        *reached, loss = self.flat[offset + self._count : offset + self._side].tolist()
+        *defined, loss = self.flat[offset + self._count : offset + self._side].tolist()
         gradient: Gradient = [
-            view.to(p.dtype) if there else None
-            for view, p, there in zip(self._views(offset), self._parameters, reached, strict=True)
+            view.to(p.dtype) if is_defined else None
+            for view, p, is_defined in zip(self._views(offset), self._parameters, defined, strict=True)
         ]
         return gradient, loss
 
@@ -259,7 +256,7 @@ class _Sums:
 
     @torch.no_grad()
     def take_averaged(self, buffers: Sequence[Tensor]) -> None:
-        """Give the buffers their means."""
+        """Set the buffers to their means."""
         for view, buffer in self._averaged(buffers):
             buffer.copy_(view.view_as(buffer))
 
@@ -270,44 +267,44 @@ class _Sums:
             start += buffer.numel()
 
     def _views(self, offset: int) -> Iterator[Tensor]:
-        """The gradients' places, laid out as the parameters are: an optimiser is fastest where they match."""
+        """Views of the gradients in the memory layout of their parameters: optimisers are fastest when they match."""
         for start, parameter in zip(self._starts, self._parameters, strict=False):
-            place = self.flat[offset + start : offset + start + parameter.numel()]
+            chunk = self.flat[offset + start : offset + start + parameter.numel()]
             yield (
-                place.as_strided(parameter.shape, parameter.stride())
+                chunk.as_strided(parameter.shape, parameter.stride())
                 if _is_dense(parameter)
-                else place.view(parameter.shape)
+                else chunk.view(parameter.shape)
             )
 
 
-def _kind_of(device: torch.device) -> str:
-    """What decides how a device rounds."""
+def _device_type(device: torch.device) -> str:
+    """Identifies devices that round in the same way."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"{device.type} {torch.backends.cpu.get_cpu_capability()}"
 
 
-def _bits_of(tensor: Tensor) -> str:
+def _hash(tensor: Tensor) -> str:
     content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     return hashlib.sha256(content.tobytes()).hexdigest()
 
 
-def _sums_of(tensor: Tensor) -> tuple[float, float]:
+def _sums(tensor: Tensor) -> tuple[float, float]:
     exact = tensor.detach().double()
     return float(exact.sum()), float(exact.abs().sum())
 
 
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two tensors told by :func:`_bits_of` or :func:`_sums_of` are the same, as far as that tells."""
+def _matches(one: Any, other: Any) -> bool:
+    """Whether two fingerprints by :func:`_hash` or :func:`_sums` match."""
     if isinstance(one, str):
         return bool(one == other)
     if math.isnan(one[0]) and math.isnan(other[0]):
         return True
-    return bool(one[0] == other[0] or abs(one[0] - other[0]) <= _SAME * max(one[1], other[1]))
+    return bool(one[0] == other[0] or abs(one[0] - other[0]) <= _SUM_TOLERANCE * max(one[1], other[1]))
 
 
 def _is_dense(tensor: Tensor) -> bool:
-    """Whether its strides number its elements without gaps, in whatever order."""
+    """Whether the tensor occupies its memory without gaps, in any order of dimensions."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1:

@@ -1,4 +1,4 @@
-"""Where a number comes from: versions, machine class, threads, date. No host name, no path, no user."""
+"""Provenance of a result: versions, machine class, threads, date. No host name, path or user."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["code_digest", "environment", "foreign_source", "source_digest"]
 _PACKAGES = (
     "torch", "numpy", "scikit-learn", "diffusers", "moocore", "safetensors", "torchjd", "quadprog", "cvxpy",
 )  # fmt: skip
-# Folders and files, wherever they stand, that only read, show, fetch or schedule. All others compute numbers.
-# The content of data has a digest of its own.
-COMPUTES_NOTHING = frozenset((
+# Folders and files, at any level, that only read, display, download or schedule. All others compute numbers.
+# Data has its own digest.
+NOT_HASHED = frozenset((
     "cli", "results", "report", "sweep", "testing",
     "atomic", "progress", "provenance", "folder", "download", "pickled", "png",
 ))  # fmt: skip
-COMPUTES_ALL_THE_SAME = frozenset(("work",))
-"""Files in those folders that compute."""
+ALWAYS_HASHED = frozenset(("work",))
+"""Files in those folders that do compute numbers."""
 _OWN_PATH = re.compile(r"\bgradpivot\.[\w.]*")
 
 
@@ -53,17 +53,17 @@ def environment(device: str = "cpu") -> dict[str, Any]:
 
 @cache
 def code_digest() -> str:
-    """12 hexadecimal digits over the source that computes numbers: between releases the version stays the same."""
+    """Hash the source that computes numbers (12 hex digits); the version alone does not change between releases."""
     import gradpivot
 
     return source_digest(Path(gradpivot.__file__).parent)
 
 
 def source_digest(package: Path) -> str:
-    """12 hexadecimal digits over what the modules of ``package`` compute.
+    """Hash the syntax trees of the modules of ``package`` that compute numbers (12 hex digits).
 
-    The syntax trees are hashed. Moving a file, or editing comments, docstrings, error messages, layout and the order of
-    imports, changes nothing. Renaming a function does: one rerun too many is better than a stale result.
+    Moving a file or editing comments, docstrings, error messages, layout or import order does not change the hash.
+    Renaming a function does: an unnecessary rerun is better than a stale result.
     """
     trees = [ast.parse(path.read_bytes()) for path in package.rglob("*.py") if computes(path, package)]
     defined = Counter(name for tree in trees for name in _defined(tree))
@@ -73,22 +73,22 @@ def source_digest(package: Path) -> str:
 
 
 def foreign_source(what: Any) -> str | None:
-    """12 hexadecimal digits over the source file of somebody else's class or function, and its name in there.
+    """Hash the name and source file of a third-party class or function (12 hex digits).
 
-    None for one of ours, which :func:`code_digest` covers. Other people's classes that it inherits from count too.
+    Includes third-party base classes. None for gradpivot's own, which :func:`code_digest` covers.
     """
     kinds = what.__mro__ if isinstance(what, type) else [what]
-    own = [
+    foreign = [
         kind for kind in kinds if kind.__module__.partition(".")[0] not in ("gradpivot", "builtins", "abc", "typing")
     ]
-    if not own:
+    if not foreign:
         return None
-    described = [(kind.__qualname__, _source_of(kind)) for kind in own]
+    described = [(kind.__qualname__, _source_of(kind)) for kind in foreign]
     return hashlib.sha256(repr(described).encode()).hexdigest()[:12]
 
 
 def _source_of(kind: Any) -> str:
-    """The syntax tree of the file that it is in; nothing where there is none, as in a notebook."""
+    """The syntax tree of its source file; empty if there is none, as in a notebook."""
     try:
         return _plain(ast.parse(Path(inspect.getfile(kind)).read_bytes()), frozenset())
     except (OSError, TypeError, SyntaxError):
@@ -96,11 +96,11 @@ def _source_of(kind: Any) -> str:
 
 
 def computes(path: Path, package: Path) -> bool:
-    """Whether a module computes numbers; an ``__init__`` that defines nothing only exports names."""
+    """Whether a module computes numbers. An ``__init__`` without functions only exports names."""
     *folders, file = (part.lstrip("_") for part in path.relative_to(package).with_suffix("").parts)
     if path.stem.startswith("__") and "def " not in path.read_text(encoding="utf-8"):
         return False
-    return file in COMPUTES_ALL_THE_SAME or COMPUTES_NOTHING.isdisjoint((*folders, file))
+    return file in ALWAYS_HASHED or NOT_HASHED.isdisjoint((*folders, file))
 
 
 def _defined(tree: ast.Module) -> Iterator[str]:
@@ -114,7 +114,7 @@ def _defined(tree: ast.Module) -> Iterator[str]:
 
 
 def _plain(node: object, ambiguous: Set[str]) -> str:
-    """A syntax tree as text, the same in every Python version, without what computes nothing."""
+    """A syntax tree as text, the same in every Python version, without nodes that cannot change a number."""
     if isinstance(node, ast.AST):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             node.exc.args = [part for part in node.exc.args if not _is_text(part)]
@@ -133,7 +133,7 @@ def _plain(node: object, ambiguous: Set[str]) -> str:
 
 
 def _is_idle(node: object) -> bool:
-    """Docstrings, ``...``, ``pass``, ``__all__`` and what only a type checker reads."""
+    """Whether a node is a docstring, ``...``, ``pass``, ``__all__`` or for type checkers only."""
     match node:
         case ast.Pass() | ast.Expr(ast.Constant()) | ast.Assign([ast.Name("__all__")]):
             return True
@@ -143,16 +143,16 @@ def _is_idle(node: object) -> bool:
 
 
 def _imported(node: object, ambiguous: Set[str]) -> Iterator[str]:
-    """What an import binds. Of our own modules the name is enough, unless two of them define it."""
+    """The names an import binds. Imports from gradpivot omit the module unless two modules define the name."""
     if not isinstance(node, ast.Import | ast.ImportFrom):
         return
     home = node.module or "" if isinstance(node, ast.ImportFrom) else ""
     for alias in node.names:
         if f"{home}.".startswith("gradpivot."):
-            place = home.rpartition(".")[2] if alias.name in ambiguous else "gradpivot"
+            source = home.rpartition(".")[2] if alias.name in ambiguous else "gradpivot"
         else:
-            place = home
-        yield f"import {place} {alias.name} {alias.asname}"
+            source = home
+        yield f"import {source} {alias.name} {alias.asname}"
 
 
 def _is_text(node: ast.expr) -> bool:

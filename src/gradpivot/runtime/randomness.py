@@ -1,7 +1,7 @@
-"""Randomness without global side effects: derived seeds, and a fence around everything we run.
+"""Random numbers without global side effects.
 
-The library never leaves the caller's generators changed. Inside the fence each step and each sample is seeded by what
-it *is* (seed, purpose, position), not by what ran before, so numbers do not depend on workers or resuming.
+The caller's generators are restored after every call. Each step and sample gets a seed derived from the run's seed, the
+purpose and the position, so results depend neither on the number of workers nor on resuming.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from gradpivot.errors import GradPivotError
 __all__ = ["derive", "draw_labels", "draw_rows", "draw_strata", "drawing_for", "isolated", "reseed", "rewinder"]
 
 Rows = Callable[[int, torch.Generator | None], torch.Tensor]
-"""Draws one row for each of n samples from a generator; from torch's own if None."""
+"""Draws n rows, one per sample, from the given generator; None means torch's global generator."""
 
 
 def derive(seed: int, *position: int | str) -> int:
-    """A seed for one place in a run: a 63-bit hash of the run's seed and the place's name and numbers."""
+    """Derive a seed for one position in a run: a 63-bit hash of the run's seed and the position."""
     text = "/".join(str(part) for part in (seed, *position))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def reseed(seed: int) -> None:
-    """Seed torch (CPU, CUDA and MPS), NumPy and ``random``; only ever called inside :func:`isolated`."""
-    # torch.manual_seed asks every kind of device there might be, which takes 150 µs; this takes 2.
+    """Seed torch (CPU, CUDA and MPS), NumPy and ``random``. Call only inside :func:`isolated`."""
+    # torch.manual_seed queries every device type, which takes 150 µs; this takes 2 µs.
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(seed)
     if _has_mps():
         torch.mps.manual_seed(seed)
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - people's datasets draw from the legacy global generator
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - user datasets draw from the legacy global generator
 
 
 @contextmanager
 def isolated(seed: int | None = None) -> Iterator[None]:
-    """Run a block on forked generators; the caller's torch, NumPy and ``random`` states come back after it."""
+    """Run the block on forked generators, then restore the caller's torch, NumPy and ``random`` states."""
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - see reseed
-    # torch forks the generators of one kind of device beside the CPU's; there is one Apple GPU at most.
+    # fork_rng covers the CPU and one other device type; save MPS separately (at most one device).
     mps_state = torch.mps.get_rng_state() if _has_mps() else None
     with torch.random.fork_rng(devices=_devices()):
         try:
@@ -60,7 +60,7 @@ def isolated(seed: int | None = None) -> Iterator[None]:
 
 
 def _devices() -> list[int] | None:
-    """The GPUs whose generators may be used: this process's own among several processes, else all."""
+    """GPUs to fork: this process's own in a distributed run; None for all otherwise."""
     grouped = torch.distributed.is_available() and torch.distributed.is_initialized()
     if grouped and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return [torch.cuda.current_device()]
@@ -68,12 +68,12 @@ def _devices() -> list[int] | None:
 
 
 def _has_mps() -> bool:
-    """Whether there is an Apple GPU that this process may use: one forked from a process that did may not."""
+    """Whether MPS is available and usable: not in a child forked after MPS was initialised."""
     return torch.backends.mps.is_available() and not torch.mps._is_in_bad_fork()
 
 
 def rewinder() -> Callable[[], None]:
-    """What brings every generator back to where it is now, those of :func:`drawing_for` too."""
+    """Return a function that restores every generator's current state, including those of :func:`drawing_for`."""
     python, legacy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - see reseed
     used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
     gpus = [(gpu, torch.cuda.get_rng_state(gpu)) for gpu in _devices() or used]
@@ -90,13 +90,13 @@ def rewinder() -> Callable[[], None]:
         if mps is not None:
             torch.mps.set_rng_state(mps)
         if draws:
-            draws.bring_back(drawn)
+            draws.restore(drawn)
 
     return rewind
 
 
 class _Draws:
-    """Draws for a whole batch of which one process has a part."""
+    """Draws for a whole batch and returns this process's part."""
 
     def __init__(self, start: int, stop: int, total: int, seed: int) -> None:
         self._start, self._stop, self._total, self._seed = start, stop, total, seed
@@ -105,14 +105,14 @@ class _Draws:
     def states(self) -> dict[torch.device, torch.Tensor]:
         return {device: generator.get_state() for device, generator in self._generators.items()}
 
-    def bring_back(self, states: dict[torch.device, torch.Tensor]) -> None:
+    def restore(self, states: dict[torch.device, torch.Tensor]) -> None:
         self._generators = {d: torch.Generator(d).set_state(state) for d, state in states.items()}
 
     def rows(self, draw: Rows, count: int, device: torch.device) -> torch.Tensor:
         if count != self._stop - self._start:
             raise GradPivotError(
-                f"random numbers for {count} samples are asked for, and this process has {self._stop - self._start} of "
-                f"the batch's {self._total}; run this loss in one process"
+                f"the loss draws random numbers for {count} samples, but this process has "
+                f"{self._stop - self._start} of the batch's {self._total}; run it in one process"
             )
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
@@ -124,9 +124,9 @@ _draws: ContextVar[_Draws | None] = ContextVar("draws", default=None)
 
 @contextmanager
 def drawing_for(start: int, stop: int, total: int, seed: int) -> Iterator[None]:
-    """In the block rows are drawn for all ``total`` samples of a batch under ``seed``, and those of a part taken.
+    """Within the block, draw rows for all ``total`` samples of a batch and return rows ``start`` to ``stop``.
 
-    So several processes together draw what one would.
+    Several processes together then draw what one process would.
     """
     token = _draws.set(_Draws(start, stop, total, seed))
     try:
@@ -136,17 +136,17 @@ def drawing_for(start: int, stop: int, total: int, seed: int) -> Iterator[None]:
 
 
 def draw_labels(classes: int, count: int, device: torch.device) -> torch.Tensor:
-    """``count`` labels, uniform over the classes: see :func:`draw_rows`."""
+    """Draw ``count`` labels uniformly over the classes, as :func:`draw_rows` does."""
     return draw_rows(
         lambda n, generator: torch.randint(classes, (n,), generator=generator, device=device), count, device
     )
 
 
 def draw_strata(levels: int, count: int, device: torch.device) -> torch.Tensor:
-    """``count`` whole numbers below ``levels``, each uniform, and together spread evenly: see :func:`draw_rows`.
+    """Draw ``count`` integers below ``levels`` by stratified sampling, as :func:`draw_rows` does.
 
-    One in each of n equal parts of the range, in random order (stratified sampling): the mean over a batch of something
-    that depends on the level varies far less than with independent draws.
+    One from each of ``count`` equal intervals, in random order. A batch mean that depends on the level then varies far
+    less than with independent draws.
     """
 
     def draw(n: int, generator: torch.Generator | None) -> torch.Tensor:
@@ -158,12 +158,12 @@ def draw_strata(levels: int, count: int, device: torch.device) -> torch.Tensor:
 
 
 def draw_rows(draw: Rows, count: int, device: torch.device) -> torch.Tensor:
-    """A random row for each of ``count`` samples: from torch's generator, or see :func:`drawing_for`.
+    """Draw a random row per sample from torch's generator, or as :func:`drawing_for` says.
 
     Args:
-        draw: Gives n rows from a generator on ``device``.
-        count: Samples.
-        device: Where the rows are drawn.
+        draw: Draws n rows from a generator on ``device``.
+        count: Number of samples.
+        device: Device of the generator.
     """
     draws = _draws.get()
     return draw(count, None) if draws is None else draws.rows(draw, count, device)

@@ -1,4 +1,4 @@
-"""Many runs: cells, the store that survives a kill, engines that work through them."""
+"""Sweeps over many runs: cells, a crash-safe store, and engines that run them."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""A cell: the full description of one run of a sweep. Its hash is its key. No torch."""
+"""A cell: the full description of one run of a sweep, identified by its hash. No torch."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ __all__ = ["Cell", "Setting", "cells_of", "digest_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a sweep's numbers depend on besides the recipe; all of it is in every key.
+    """Everything besides the recipe that a sweep's results depend on; all of it enters every key.
 
     Attributes:
-        problem: The problem as it was asked for: a built-in name, or ``module:function``.
-        name: What the problem calls itself.
-        data: The digest of its data.
-        model: The digest of its model's structure and its task's name; what they compute is the user's to keep.
-        training: The recipe of the original and the reference, as settings.
-        versions: Of gradpivot, its source, torch, NumPy and scikit-learn.
-        threads: Threads of each run.
-        device: What each run computes on.
-        original: The digest of the original's weights where the problem brings them; None if it is trained here.
-        retain_scored: How many retain samples RA is taken on; None for all.
-        judging: How samples of a generator are judged, and the key of the classifier that does; None for a model that
-            predicts.
+        problem: The problem as given: a built-in name, or ``module:function``.
+        name: The problem's own name.
+        data: Digest of the data.
+        model: Digest of the model's structure and the task's name, not of the user's code.
+        training: Settings of the training recipe for original and reference.
+        versions: Versions of gradpivot, its source, torch, NumPy and scikit-learn.
+        threads: Threads per run.
+        device: Device of each run.
+        original: Digest of the problem's pretrained weights; None if the original is trained here.
+        retain_scored: Number of retain samples used for RA; None for all.
+        judging: How a generator's samples are judged, with the key of the classifier; None for other models.
     """
 
     problem: str
@@ -50,18 +49,18 @@ class Setting:
 
     @property
     def judge_key(self) -> str | None:
-        """Which model judges the samples of a generator."""
+        """Key of the classifier that judges a generator's samples."""
         return None if self.judging is None else str(self.judging["classifier_key"])
 
     @cached_property
     def key(self) -> str:
-        """The setting's identity: runs of different ones do not belong into one table."""
+        """Hash of the setting; runs with different settings do not belong in one table."""
         return digest_of(asdict(self))
 
     def original_key(self, seed: int) -> str:
-        """Which original model: everything but what is forgotten, and how that is scored.
+        """Key of the original model; it does not depend on the forget set or the scoring.
 
-        One that the problem brings is that of all seeds.
+        A pretrained original is shared by all seeds.
         """
         scoring = {"retain_scored", "judging"}
         described = {name: value for name, value in asdict(self).items() if name not in scoring}
@@ -74,13 +73,13 @@ class Cell:
 
     Attributes:
         setting: Problem, versions, threads.
-        target: What is forgotten: ``{"kind": "class", "classes": [3]}`` or ``{"kind": "random", "fraction": 0.1}``.
-        seed: Of the original, the subset, the reference and the run.
-        role: The original scored as it is, the retrained reference, or a method's run.
+        target: Forget set: ``{"kind": "class", "classes": [3]}`` or ``{"kind": "random", "fraction": 0.1}``.
+        seed: Seed of the original, the random subset, the reference and the run.
+        role: The original, the retrained reference, or a run of a method.
         protocol: Empty for the original and the reference.
-        series: The set it belongs to.
-        method: The full settings, as ``Method.to_dict()`` gives them; empty for the original.
-        source: The digest of a method's source that is somebody else's; None for ours.
+        series: The series it belongs to.
+        method: Full settings from ``Method.to_dict()``; empty for the original.
+        source: Digest of a third-party method's source; None for built-in methods.
     """
 
     setting: Setting
@@ -94,42 +93,42 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """The run's identity: the hash of everything that decides its numbers, and of its place in the tables."""
+        """Hash of everything that determines the run's results and its place in tables."""
         return digest_of(asdict(self))
 
     @cached_property
     def original_key(self) -> str:
-        """Which original model it starts from."""
+        """Key of the original model."""
         return self.setting.original_key(self.seed)
 
     @property
     def forget(self) -> str:
-        """What is forgotten, for people."""
+        """The forget set in readable form."""
         if self.target["kind"] == "class":
             return ",".join(map(str, self.target["classes"]))
         return f"{100 * self.target['fraction']:g} %"
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description, for workers."""
+        """A JSON-able dictionary."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Cell:
-        """Read back what :meth:`to_dict` wrote."""
+        """Inverse of :meth:`to_dict`."""
         return cls(**{**values, "setting": Setting(**values["setting"])})
 
 
 def cells_of(recipe: Recipe, setting: Setting) -> list[Cell]:
-    """Every run of a recipe, in the order it is done: whole seeds first, references before runs.
+    """All cells of a recipe in execution order: seed by seed, references before runs.
 
     Raises:
-        GradPivotError: if two runs of it are the same, which would count twice in a table.
+        GradPivotError: if two cells are identical, which would count twice in a table.
     """
     cells: dict[str, Cell] = {}
     for cell in _cells(recipe, setting):
         if cell.key in cells:
             raise GradPivotError(
-                f"the recipe {recipe.name} asks twice for {cell.series} with {dict(cell.method)}; take one out"
+                f"the recipe {recipe.name} has {cell.series} with {dict(cell.method)} twice; remove one"
             )
         cells[cell.key] = cell
     return list(cells.values())
@@ -152,5 +151,5 @@ def _cells(recipe: Recipe, setting: Setting) -> Iterator[Cell]:
 
 
 def digest_of(described: Any) -> str:
-    """20 hexadecimal digits: among a million runs two agree by chance once in 10¹² sweeps."""
+    """20 hexadecimal digits: a million runs collide with probability 10⁻¹²."""
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:20]

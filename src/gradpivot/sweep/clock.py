@@ -1,4 +1,4 @@
-"""The clock of a sweep: where the workers' time goes, and how much is left. No torch."""
+"""Timing of a sweep: worker utilisation and remaining time. No torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Clock"]
 
 
 class _CostKind(NamedTuple):
-    """Runs that take about as long as each other."""
+    """Runs that take about equally long."""
 
     role: str
     series: str
@@ -27,10 +27,10 @@ def _kind(one: Cell | Record) -> _CostKind:
 
 
 class Clock:
-    """Counts from the moment it is made.
+    """Measures a sweep from its creation on.
 
     Args:
-        engine: Whose workers' time it is.
+        engine: The engine whose workers it measures.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -41,46 +41,46 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """Since the sweep began."""
+        """Seconds since the sweep started."""
         return time.monotonic() - self._started
 
     def tick(self) -> None:
-        """Count the workers' time since the last tick; on a cluster they come and go."""
+        """Add the workers' time since the last tick; on a cluster their number changes."""
         now = time.monotonic()
         self._offered += (now - self._ticked) * self._engine.workers()
         self._ticked = now
 
     @property
     def busy(self) -> float | None:
-        """The jobs' time over the workers' time; a job counts when it ends."""
+        """Fraction of the workers' time spent on finished jobs."""
         return min(1.0, self.busy_seconds / self._offered) if self._offered and self.busy_seconds else None
 
     @property
     def useful(self) -> float | None:
-        """Unlearning and evaluation over the jobs' time."""
+        """Fraction of the jobs' time spent on unlearning and evaluation."""
         return self._useful / self._total if self._total else None
 
     def count(self, record: Record, seconds: float) -> None:
-        """A run has come back after so many seconds in its worker."""
+        """Count a finished run that took ``seconds`` in its worker."""
         timing = record.provenance["timing"]
-        # An original is only evaluated. A run that was resumed counts the time before its interruption too.
+        # An original is only evaluated. A resumed run includes the time before its interruption.
         parts = timing.get("unlearning", 0) + timing.get("evaluation", 0) or timing["total"]
         self._total += max(seconds, parts)
         self._useful += parts
         self._seconds[_kind(record)].append(max(timing["total"], parts))
 
     def left(self, missing: Mapping[str, Cell]) -> float | None:
-        """The rest of what is under way at its pace, and all else at its series' mean so far, over the workers."""
+        """Estimated seconds left: running jobs at their pace, missing ones at their series' mean, over all workers."""
         paces = {key: pace for key, pace in self._engine.under_way().items() if pace.whole is not None}
         seconds = {kind: some[-200:] for kind, some in self._seconds.items()}
         for key, pace in paces.items():
-            # Before the first run of a series has ended, its pace is all there is to go by.
+            # Until a series has a finished run, use the pace of a running one.
             if key in missing and _kind(missing[key]) not in self._seconds:
                 seconds.setdefault(_kind(missing[key]), []).append(pace.whole or 0.0)
         if not seconds:
             return None
         means = {kind: statistics.fmean(some) for kind, some in seconds.items()}
-        # An original is only scored and a reference is trained anew: neither says how long a run takes.
+        # Originals are only scored and references retrained: neither predicts the time of a run.
         runs = [mean for kind, mean in means.items() if kind.role == "run"]
         counts = Counter(_kind(cell) for key, cell in missing.items() if key not in paces)
         if not runs and not counts.keys() <= means.keys():
@@ -88,7 +88,7 @@ class Clock:
         usual = statistics.fmean(runs or means.values())
         work = sum(means.get(kind, usual) * n for kind, n in counts.items())
         work += sum(pace.left or 0.0 for pace in paces.values())
-        # Overheads between jobs are part of the time too; jobs under way are no overhead.
+        # Account for the overhead between jobs; running jobs are no overhead.
         spent = self.busy_seconds + sum(pace.seconds for pace in self._engine.under_way().values())
         share = min(1.0, spent / self._offered) if self._offered and spent else 1.0
         return work / self._engine.workers() / max(share, 0.1)

@@ -1,4 +1,4 @@
-"""A study: several methods over their settings on one problem, each run kept as soon as it is done."""
+"""A study: several methods over their settings on one problem, with each run saved as it finishes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Runs", "run_study"]
 
 Report = Callable[[int, int, str], None]
-"""Called with (runs done, runs in all, what runs now)."""
+"""Called with (finished runs, total runs, current run)."""
 
 
 def run_study(
@@ -44,38 +44,38 @@ def run_study(
     compile: bool = False,
     keep_models: bool = False,
 ) -> Comparison:
-    """Run every method of every series once, beside the original and a retrained reference.
+    """Run every method of every series, the original and a retrained reference.
 
-    What is already recorded in ``folder`` is not run again, so an interrupted study continues where it stopped.
+    Runs recorded in ``folder`` are reused, so an interrupted study continues where it stopped.
 
     Args:
         problem: Data, model and training.
         split: What to forget.
-        series: Methods by the name of the frontier they make.
-        seed: Of the original, the reference and every run.
-        folder: Where runs are recorded and the original is kept.
-        title: For the report.
+        series: Methods by the name of their frontier.
+        seed: Seed of the original, the reference and every run.
+        folder: Folder for the records and the original.
+        title: Title of the report.
         report: Called before every run.
-        provenance: More to record.
-        model: The original, if it is not to be trained here.
+        provenance: Additional provenance to record.
+        model: The original; trained here if None.
         reference: Whether to train a retrained reference.
-        workers: Data-loading processes; never changes a number.
-        precision: Number format of the losses' passes, for the reference too.
-        compile: Whether ``torch.compile`` makes their code.
-        keep_models: Whether the weights of every run are kept, too, for :meth:`Runs.result`.
+        workers: Data-loading processes; does not affect results.
+        precision: Number format of forward and backward passes, including the reference's.
+        compile: Whether to compile them with ``torch.compile``.
+        keep_models: Whether to save the weights of every run, for :meth:`Runs.result`.
     """
-    # If one of them steers by never-seen data, all are scored on the others.
+    # If one method steers by held-out data, all are scored on the remaining test data.
     for method in (method for methods in series.values() for method in methods):
         split = split_for(method, split, problem.task)
     runs = Runs(folder)
     total = 1 + reference + sum(len(methods) for methods in series.values())
     done = 0
 
-    def tell(what: str) -> None:
+    def announce(what: str) -> None:
         if report:
             report(done, total, what)
 
-    tell("the original model")
+    announce("the original model")
     if model is None:
         model = original_model(problem, split, seed, folder / f"original-{seed}.safetensors")
     computed: dict[str, Any] = {"precision": precision, "compile": compile}
@@ -88,27 +88,27 @@ def run_study(
     done += 1
     retrained = None
     if reference:
-        tell("retraining without the forgotten data")
+        announce("retraining without the forget set")
         retrained = replace(runs.point(start), label="Retrain")
         done += 1
     frontiers = []
     for name, methods in series.items():
         points = []
         for method in methods:
-            tell(f"{name}: {method.label}")
+            announce(f"{name}: {method.label}")
             points.append(runs.point(ready(method), keep_model=keep_models))
             done += 1
         frontiers.append(
             Frontier(
                 name=name,
                 method=methods[0].name,
-                knob=methods[0].walked,
+                knob=methods[0].active_knob,
                 points=points,
                 reference=retrained.scores if retrained else None,
                 kind=split.kind,
             )
         )
-    tell("done")
+    announce("done")
     return Comparison(
         title=title,
         problem={"name": problem.name, **split.facts()},
@@ -127,10 +127,10 @@ def run_study(
 
 
 class Runs:
-    """The runs of a study on disk: what was run once is read back.
+    """The runs of a study on disk; finished ones are read back.
 
     Args:
-        folder: The study's.
+        folder: Folder of the study.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -138,16 +138,16 @@ class Runs:
 
     @property
     def damaged(self) -> list[Path]:
-        """Records that could not be read and were made again."""
+        """Records that could not be read, whose runs were repeated."""
         return self._records.damaged
 
     def point(self, prepared: Prepared, *, keep_model: bool = False) -> Point:
-        """The run's point, from its record or by running it; its weights are kept for :meth:`result` if asked for."""
+        """The run's point, from its record or by running it; ``keep_model`` saves the weights for :meth:`result`."""
         known = self._records.get(prepared.record_key)
         return self._made(prepared, keep_model).point() if known is None else Point.from_dict(known)
 
     def result(self, prepared: Prepared) -> Result:
-        """The whole run with its model, from its record and weights; run again if these were not kept."""
+        """The full result with its model, from record and weights, or by running it if these are missing."""
         known, weights = self._records.get(prepared.record_key), self._weights(prepared)
         if known is None or not weights.exists():
             return self._made(prepared, keep_model=True)

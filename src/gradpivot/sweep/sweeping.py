@@ -1,7 +1,7 @@
-"""A sweep: every run of a recipe that a store does not have yet, on any engine. No torch.
+"""A sweep: run everything in a recipe that the store does not have yet, on any engine. No torch.
 
-Only this process writes: engines give back records, and the store keeps each as soon as it is there. So killing
-anything at any moment loses at most the runs in flight.
+Engines return records and only this process writes them to the store, each as soon as it arrives. A kill at any
+moment loses at most the runs in flight.
 """
 
 from __future__ import annotations
@@ -22,47 +22,47 @@ from gradpivot.sweep.store.store import Store
 
 __all__ = ["State", "Sweep"]
 
-MOST_ATTEMPTS = 3
-"""So often a run is tried whose worker keeps dying."""
-MOST_FIRST_FAILURES = 10
-"""When the first so many runs of a series all fail, it is given up; when all series' do, the sweep stops."""
-_LOOK = 0.2
+MAX_ATTEMPTS = 3
+"""Attempts at a run whose worker keeps dying."""
+MAX_FIRST_FAILURES = 10
+"""Give up a series when its first runs all fail, and the sweep when the first runs of all series do."""
+_POLL_SECONDS = 0.2
 
 
 @dataclass
 class State:
-    """How a sweep stands."""
+    """Progress of a sweep."""
 
     total: int
-    """Runs in all, originals' scores and references included."""
+    """Number of runs, including originals and references."""
     done: int = 0
-    """Of these finished, here or elsewhere, now or before."""
+    """Finished runs, by any sweep."""
     before: int = 0
-    """Of these finished before this sweep began."""
+    """Runs finished before this sweep started."""
     running: int = 0
-    """Jobs with our workers."""
+    """Jobs on our workers."""
     elsewhere: int = 0
-    """Runs another sweep on the same store has claimed."""
+    """Runs claimed by other sweeps on the same store."""
     diverged: int = 0
-    """Finished runs that went to NaN."""
+    """Finished runs that diverged."""
     failed: int = 0
-    """Runs that could not be done."""
+    """Runs that failed."""
     seconds: float = 0.0
-    """How long this sweep has been going."""
+    """Duration of this sweep so far."""
     seconds_left: float | None = None
-    """An estimate from the runs so far and the pace of those under way, or None."""
+    """Estimated remaining time, or None."""
     shares: list[float] = field(default_factory=list)
-    """How far the runs under way have come, where it is known."""
+    """Progress of the running jobs, where known."""
     busy: float | None = None
-    """Which share of the workers' time was spent on jobs."""
+    """Fraction of the workers' time spent on jobs."""
     useful: float | None = None
-    """Which share of the jobs' time was unlearning and evaluation."""
+    """Fraction of the jobs' time spent on unlearning and evaluation."""
     damaged: list[str] = field(default_factory=list)
-    """Names of files that could not be trusted and are done again."""
+    """Names of damaged files, whose runs are repeated."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether every run is there."""
+        """Whether all runs are done."""
         return self.done == self.total
 
 
@@ -70,14 +70,14 @@ Watch = Callable[[State], None]
 
 
 class Sweep:
-    """Runs what is missing.
+    """Runs the missing cells of a recipe.
 
     Args:
-        recipe: What is wanted.
-        setting: Problem, versions, threads: what else the numbers depend on.
-        store: Where finished runs are kept.
-        engine: Where they run.
-        judge: The setting of the classifier that judges a generator's samples; None for models that predict.
+        recipe: The runs to do.
+        setting: Problem, versions, threads: everything else the results depend on.
+        store: Holds finished runs.
+        engine: Runs the jobs.
+        judge: Setting of the classifier that judges a generator's samples; None for other models.
     """
 
     def __init__(
@@ -97,45 +97,45 @@ class Sweep:
         self._attempts: Counter[str] = Counter()
         self._successes: Counter[tuple[str, str]] = Counter()
         self._failures: Counter[tuple[str, str]] = Counter()
-        self._last_look = self._last_told = 0.0
+        self._last_check = self._last_notified = 0.0
 
     @property
     def keys(self) -> Collection[str]:
-        """The keys of all its runs, done or not."""
+        """Keys of all runs, finished or not."""
         return self._cells.keys()
 
     def run(self, watch: Watch | None = None) -> State:
-        """Run until nothing is missing, or only what failed.
+        """Run until everything is finished or failed.
 
         Raises:
             GradPivotError: if an original cannot be trained, or the first runs all fail.
-            OSError: if a result cannot be written; everything before it is kept.
+            OSError: if a result cannot be written; earlier results are kept.
         """
         beat = time.monotonic()
         while self._missing:
             self._fill()
-            # What is finished first: a failure among them may end the sweep.
-            for outcome in sorted(self._engine.wait(_LOOK), key=lambda outcome: outcome.value is None):
+            # Successes first: a failure may end the sweep.
+            for outcome in sorted(self._engine.wait(_POLL_SECONDS), key=lambda outcome: outcome.value is None):
                 self._take(outcome)
             if time.monotonic() - beat > LEASE_SECONDS / 4:
                 self._store.heartbeat()
                 beat = time.monotonic()
             self._clock.tick()
             if not self._in_flight:
-                self._look_elsewhere()
-            self._tell(watch)
-        self._tell(watch)
+                self._check_elsewhere()
+            self._notify(watch)
+        self._notify(watch)
         return self.state
 
     def _missing_originals(self) -> dict[str, tuple[Setting, int]]:
-        """Setting and seed of the models that missing runs start from or are judged by, and the store has not."""
+        """Setting and seed of the originals and judges that missing runs need and the store lacks."""
         wanted = {cell.original_key: (self._setting, cell.seed) for cell in self._missing.values()}
         if self._judge is not None and self._missing:
             wanted[self._judge.original_key(0)] = (self._judge, 0)
         return {key: what for key, what in wanted.items() if not self._store.has_original(key)}
 
     def _fill(self) -> None:
-        """Claim and submit as much as the engine takes; what another sweep has finished meanwhile is passed over."""
+        """Claim and submit as many jobs as the engine takes, except those that another sweep has finished."""
         while (free := self._engine.slots() - len(self._in_flight)) > 0:
             claimed = self._store.claim(self._claimable(), free)
             for key in claimed:
@@ -148,7 +148,7 @@ class Sweep:
                 return
 
     def _claimable(self) -> Iterator[str]:
-        """Originals first, then every run whose original and judge are there."""
+        """Originals first, then every run whose original and judge exist."""
         yield from (key for key in self._originals if key not in self._in_flight)
         if self._setting.judge_key in self._originals:
             return
@@ -173,13 +173,13 @@ class Sweep:
         )
 
     def _take(self, outcome: JobOutcome) -> None:
-        """Keep what came back, try again what was lost, note what failed."""
+        """Store a result, retry a lost job, or record a failure."""
         job = self._in_flight.pop(outcome.job.key)
         self._clock.busy_seconds += outcome.seconds
         if outcome.lost is not None:
             self._lost(job, outcome.lost, outcome.blameless)
         elif outcome.fatal:
-            raise GradPivotError(f"a worker cannot do this sweep: {outcome.error}")
+            raise GradPivotError(f"a worker cannot run this sweep: {outcome.error}")
         elif outcome.error is not None:
             self._fail(job, outcome.error)
         elif isinstance(outcome.value, bytes):
@@ -195,34 +195,34 @@ class Sweep:
 
     def _lost(self, job: Job, why: str, blameless: bool) -> None:
         self._attempts[job.key] += not blameless
-        if self._attempts[job.key] >= MOST_ATTEMPTS:
-            self._fail(job, f"{why}, {MOST_ATTEMPTS} times; it may need more memory than there is")
+        if self._attempts[job.key] >= MAX_ATTEMPTS:
+            self._fail(job, f"{why}, {MAX_ATTEMPTS} times; the run may need more memory")
         else:
             self._store.release(job.key)
 
     def _fail(self, job: Job, why: str) -> None:
         if job.cell is None:
             self._store.release(job.key)
-            raise GradPivotError(f"the {job.title} cannot be trained: {why}")
+            raise GradPivotError(f"cannot train the {job.title}: {why}")
         self._store.fail(job.key, job.title, why)
         self._missing.pop(job.key)
         self.state.failed += 1
         self._failures[series := _series(job.cell)] += 1
-        if self._successes.total() == 0 and self.state.failed >= MOST_FIRST_FAILURES:
-            raise GradPivotError(f"the first {self.state.failed} runs all failed, the last one with: {why}")
-        if not self._successes[series] and self._failures[series] >= MOST_FIRST_FAILURES:
+        if self._successes.total() == 0 and self.state.failed >= MAX_FIRST_FAILURES:
+            raise GradPivotError(f"the first {self.state.failed} runs all failed; the last error is: {why}")
+        if not self._successes[series] and self._failures[series] >= MAX_FIRST_FAILURES:
             self._give_up(series, why)
 
     def _give_up(self, series: tuple[str, str], why: str) -> None:
-        """A series of which the first runs all failed would fail to its end; the other series go on."""
+        """Skip the rest of a series whose first runs all failed; the other series continue."""
         rest = [k for k, c in self._missing.items() if _series(c) == series and k not in self._in_flight]
         for key in rest:
-            self._store.fail(key, self._job(key).title, f"not tried, the first {MOST_FIRST_FAILURES} failed: {why}")
+            self._store.fail(key, self._job(key).title, f"skipped, the first {MAX_FIRST_FAILURES} failed: {why}")
             self._missing.pop(key)
         self.state.failed += len(rest)
 
     def _found(self, key: str) -> bool:
-        """Whether a run or an original has been finished elsewhere; it is counted then."""
+        """Whether another sweep has finished a run or original; counts it if so."""
         if key in self._originals:
             done = {key: False} if self._store.has_original(key) else {}
         else:
@@ -237,20 +237,20 @@ class Sweep:
             self.state.done += 1
             self.state.diverged += diverged
 
-    def _look_elsewhere(self) -> None:
-        """Another sweep has claimed all that is left: wait for it, and see what it has finished."""
-        if not self._missing or time.monotonic() - self._last_look < 1:
+    def _check_elsewhere(self) -> None:
+        """Another sweep has claimed everything left: count what it has finished."""
+        if not self._missing or time.monotonic() - self._last_check < 1:
             return
-        self._last_look = time.monotonic()
+        self._last_check = time.monotonic()
         for key, diverged in self._store.done(list(self._missing)).items():
             self._note_done(key, diverged)
         for key in list(self._originals):
             self._found(key)
 
-    def _tell(self, watch: Watch | None) -> None:
-        if self._missing and time.monotonic() - self._last_told < _LOOK:
+    def _notify(self, watch: Watch | None) -> None:
+        if self._missing and time.monotonic() - self._last_notified < _POLL_SECONDS:
             return
-        self._last_told = time.monotonic()
+        self._last_notified = time.monotonic()
         state = self.state
         state.running = min(len(self._in_flight), self._engine.workers())
         state.elsewhere = self._store.claimed_elsewhere()

@@ -1,4 +1,4 @@
-"""What a worker does: one cell in, one record out. Problems, splits and originals are kept at hand."""
+"""A worker's job: one cell in, one record out. Caches problems, splits and originals."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
     "check_setting", "check_targets", "judge_setting", "original_weights", "own_settings", "run_cell", "setting_of",
 ]  # fmt: skip
 
-# A worker walks through the cells target by target, so a few splits and models at hand are enough.
-_AT_HAND = 8
+# Workers go through the cells target by target, so a small cache of splits and models is enough.
+_CACHE_SIZE = 8
 _ORIGINALS: dict[str, tuple[nn.Module, Scorer | None]] = {}
 _SCORERS: dict[tuple[Any, ...], Scorer] = {}
 
 
 def setting_of(problem: str, threads: int, device: str) -> Setting:
-    """What the numbers on a problem depend on; loads its data once to take their digest."""
+    """Everything the results on a problem depend on; loads its data once to hash them."""
     found, judge = _problem(problem), judge_setting(problem, threads, device)
     judging = judge and found.judging and {**found.judging.to_dict(), "classifier_key": judge.original_key(0)}
     return Setting(
@@ -55,45 +55,45 @@ def setting_of(problem: str, threads: int, device: str) -> Setting:
 
 
 def judge_setting(problem: str, threads: int, device: str) -> Setting | None:
-    """The setting of the classifier that judges a generator's samples; None for a problem of models that predict."""
+    """Setting of the classifier that judges a generator's samples; None for other problems."""
     judging = _problem(problem).judging
     return None if judging is None else setting_of(judging.classifier, threads, device)
 
 
 def check_setting(setting: Setting) -> None:
-    """Raise unless this process has what the sweep's keys speak of: a cluster may be of many versions and data."""
+    """Raise unless this process has the versions and data of the sweep: nodes of a cluster may differ."""
     mine = _versions(_problem(setting.problem))
     if mine != setting.versions:
         raise GradPivotError(
-            f"this worker has {mine}, the sweep {dict(setting.versions)}; install the same versions everywhere"
+            f"this worker has {mine}, the sweep {dict(setting.versions)}; install the same versions on all nodes"
         )
     here = setting_of(setting.problem, setting.threads, setting.device)
     for part in ("name", "data", "model", "training", "original", "retain_scored", "judging"):
         if getattr(here, part) != getattr(setting, part):
             raise GradPivotError(
-                f"the problem {setting.problem} has another {part} on this worker ({getattr(here, part)}) than in the "
-                f"sweep ({getattr(setting, part)}); bring it up to date everywhere, then start the sweep again"
+                f"{part} of the problem {setting.problem} is {getattr(here, part)} on this worker, but "
+                f"{getattr(setting, part)} in the sweep; update it on all nodes, then restart the sweep"
             )
 
 
-@lru_cache(maxsize=_AT_HAND)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _structure(problem: str) -> str:
-    """The model's structure and constants, and the task's class, as a digest."""
+    """Digest of the model's structure and constants and the task's class."""
     found = _problem(problem)
     with isolated():
         model = found.model()
     return digest_of([structure(model), constants(model), type(found.task).__name__])
 
 
-@lru_cache(maxsize=_AT_HAND)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _given_original(problem: str) -> str | None:
-    """The digest of the weights that a problem brings; None if its original is trained here."""
+    """Digest of the problem's pretrained weights; None if its original is trained here."""
     make = _problem(problem).original
     return None if make is None else weights_digest(make())
 
 
 def _versions(problem: Problem) -> dict[str, str | None]:
-    """The versions that numbers depend on."""
+    """Versions that results depend on."""
     facts = environment()
     names = ("torch", "numpy", "scikit-learn", *problem.task.packages)
     packages = {name: facts["packages"][name] for name in names}
@@ -101,25 +101,25 @@ def _versions(problem: Problem) -> dict[str, str | None]:
 
 
 def check_targets(problem: str, targets: Sequence[Mapping[str, Any]]) -> None:
-    """Raise, before anything runs, if something is to be forgotten that the data do not have."""
+    """Raise before the sweep starts if a forget set does not exist in the data."""
     scorer = _problem(problem).scorer()
     if not scorer.metrics:
         raise GradPivotError(
-            f"the models of {problem} have no scores to compare; give its Problem judging=, so that samples are judged"
+            f"models of {problem} have no scores to compare; set judging= of its Problem to score their samples"
         )
     for target in targets:
         scorer.check(_split(problem, _hashable(target), 0))
 
 
 def own_settings(problem: str) -> Mapping[str, Any]:
-    """The method settings that suit a problem, for what a recipe leaves open."""
+    """The problem's method settings, for those that a recipe leaves unset."""
     return _problem(problem).settings
 
 
 def original_weights(
     setting: Setting, seed: int, progress: Progress | None = None, checkpoint: Path | None = None
 ) -> bytes:
-    """Train the original model and give its weights as a safetensors file's content."""
+    """Train the original model and return its weights in safetensors format."""
     torch.set_num_threads(setting.threads)
     key = setting.original_key(seed)
     _discard_unusable(checkpoint, key)
@@ -137,15 +137,15 @@ def run_cell(
     judge: Callable[[], bytes] | None = None,
     shared: Path | None = None,
 ) -> Record:
-    """Run one cell and score what comes out.
+    """Run one cell and score the resulting model.
 
     Args:
-        cell: What to run.
-        original: Gives the original model's weights, as :func:`original_weights` made them.
-        checkpoint: Where a long run keeps a resumable state.
-        progress: Called with (steps done, steps in all) after every step.
-        judge: Gives the weights of the classifier that judges a generator's samples.
-        shared: A folder for what all workers need and only one should compute: statistics of real images.
+        cell: The cell.
+        original: Returns the original's weights, as made by :func:`original_weights`.
+        checkpoint: Checkpoint file of a long run.
+        progress: Called with (finished steps, total steps) after every step.
+        judge: Returns the weights of the classifier that judges a generator's samples.
+        shared: Cache folder shared by all workers, for statistics of real images.
     """
     started = time.perf_counter()
     torch.set_num_threads(cell.setting.threads)
@@ -167,7 +167,7 @@ def run_cell(
         protocol=cell.protocol,
         series=cell.series,
         method=str(cell.method.get("method", "")),
-        # The steps' telemetry is 20 KB a run; what tables can use of it is three numbers.
+        # The full history takes 20 KB per run; tables need only a few numbers of it.
         point=Point.from_dict({**done.point.to_dict(), "history": {}}),
         provenance={
             "setting_key": cell.setting.key,
@@ -182,7 +182,7 @@ def run_cell(
 
 
 class _Done(NamedTuple):
-    """What came of a cell."""
+    """Result of a cell."""
 
     point: Point
     timing: Mapping[str, float] = {}
@@ -193,7 +193,7 @@ class _Done(NamedTuple):
 def _unlearned(
     cell: Cell, split: ForgetSplit, model: nn.Module, scorer: Scorer, checkpoint: Path | None, progress: Progress | None
 ) -> _Done:
-    """A method's run, or the reference."""
+    """Run a method or retrain the reference."""
     prepared = _problem(cell.setting.problem).prepared(
         model,
         split,
@@ -211,87 +211,87 @@ def _unlearned(
 
 
 def _discard_unusable(path: Path | None, key: str) -> None:
-    """A checkpoint that cannot be continued from is thrown away: the run starts over, as its owner would have it."""
+    """Delete a checkpoint that cannot be resumed; the run then starts over."""
     if path is None or not path.exists():
         return
     try:
         Checkpoint(path, key, 0).load()
     except GradPivotError as error:
-        sys.stderr.write(f"started over: {error}\n")
+        sys.stderr.write(f"starting over: {error}\n")
         path.unlink(missing_ok=True)
 
 
 def telemetry(history: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-    """Steps, and on which share of them the gradients conflicted and the optimiser's step raised a loss.
+    """Number of steps, and the shares of steps with conflicting gradients and with a rising loss.
 
-    ``raised_`` is to first order; ``rose_`` is what a run saw that looked at its losses again, and ``taken_back`` is
-    the share of steps that it undid. A run under the dial also has the degree it started at, was asked for and reached.
+    ``raised_`` is to first order, ``rose_`` is measured by runs that re-evaluate their losses, and ``taken_back`` is
+    the share of rejected steps. A run under the dial adds the degree at the start, requested and reached.
     """
-    told: dict[str, float] = {"steps": len(history.get("step", ()))}
+    facts: dict[str, float] = {"steps": len(history.get("step", ()))}
     shares = {"conflict": "cosine", "raised_forget": "delta_forget", "raised_retain": "delta_retain"}
     for name, column in shares.items():
         known = [value for value in history.get(column, ()) if value is not None]
         if known:
-            told[name] = sum(value < 0 if name == "conflict" else value > 0 for value in known) / len(known)
+            facts[name] = sum(value < 0 if name == "conflict" else value > 0 for value in known) / len(known)
     if "taken_back" in history:
         for name, changes in zip(("rose_forget", "rose_retain"), really_changed(history), strict=True):
-            told[name] = sum(change > 0 for change in changes) / max(len(changes), 1)
-        told["taken_back"] = sum(history["taken_back"]) / max(len(history["taken_back"]), 1)
+            facts[name] = sum(change > 0 for change in changes) / max(len(changes), 1)
+        facts["taken_back"] = sum(history["taken_back"]) / max(len(history["taken_back"]), 1)
     for name in ("start", "asked", "reached"):
         if history.get(name):
-            told[name] = history[name][-1]
-    return told
+            facts[name] = history[name][-1]
+    return facts
 
 
-@lru_cache(maxsize=_AT_HAND)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _problem(name: str) -> Problem:
     return find_problem(name)
 
 
-@lru_cache(maxsize=_AT_HAND)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _data(problem: str) -> tuple[Any, Any]:
     return _problem(problem).load()
 
 
-@lru_cache(maxsize=_AT_HAND)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _any_split(problem: str) -> ForgetSplit:
-    """Some split: what is forgotten does not matter to the original model or the data's digest."""
+    """An arbitrary split, for the original model and the data digest, which do not depend on it."""
     train, test = _data(problem)
     return ForgetSplit.by_index(train, test, [0], target=_problem(problem).target)
 
 
-@lru_cache(maxsize=_AT_HAND)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _split(problem: str, target: tuple[tuple[str, Any], ...], seed: int) -> ForgetSplit:
     train, test = _data(problem)
     wanted = dict(target)
     if wanted["kind"] == "class":
         return ForgetSplit.by_class(train, test, wanted["classes"], target=_problem(problem).target)
     split = ForgetSplit.random(train, test, wanted["fraction"], seed=seed, target=_problem(problem).target)
-    # One of the methods steers by never-seen data, and all must be scored on the same.
+    # Some methods steer by held-out data, and all must be scored on the same test data.
     return split.with_validation()
 
 
 def _original(cell: Cell, weights: Callable[[], bytes], scorer: Scorer) -> tuple[nn.Module, Scorer]:
-    """The original model, by its key, and what scores it: the weights of the last few are not read again."""
+    """The original model and its scorer, cached by key."""
     key = cell.original_key
     if key not in _ORIGINALS:
         model = _loaded(_problem(cell.setting.problem), weights, cell.setting.device)
-        own = scorer.of_one_model()
-        # One that remembers its model serves all targets; any other is of this target.
-        _at_hand(_ORIGINALS, key, (model, None if own is scorer else own))
+        own = scorer.for_one_model()
+        # A scorer of one model serves all targets; any other belongs to this target.
+        _cache(_ORIGINALS, key, (model, None if own is scorer else own))
     model, remembering = _ORIGINALS[key]
     return model, remembering or scorer
 
 
 def _scorer(cell: Cell, judge: Callable[[], bytes] | None, shared: Path | None) -> Scorer:
-    """The scorer of a problem's models; real images are looked at once for each thing to forget."""
+    """The cached scorer of a problem's models; real images are processed once per forget set."""
     problem = _problem(cell.setting.problem)
     key = (cell.setting.judge_key or "", cell.setting.problem, _hashable(cell.target), cell.seed)
     if key not in _SCORERS:
         load = None if judge is None else (lambda found: _loaded(found, judge, cell.setting.device))
-        # By Inception's features they take many minutes, in every worker that has to make them itself.
+        # Inception statistics take many minutes, so workers share them on disk.
         kept = shared and shared / digest_of(key)
-        _at_hand(_SCORERS, key, problem.scorer(load, folder=kept))
+        _cache(_SCORERS, key, problem.scorer(load, folder=kept))
     return _SCORERS[key]
 
 
@@ -301,11 +301,11 @@ def _loaded(problem: Problem, weights: Callable[[], bytes], device: str) -> nn.M
     return model.to(device).eval()
 
 
-def _at_hand(kept: dict[Any, Any], key: Any, value: Any) -> None:
-    """Keep it in the place of the oldest, if there are too many."""
-    while len(kept) >= _AT_HAND:
-        kept.pop(next(iter(kept)))
-    kept[key] = value
+def _cache(cached: dict[Any, Any], key: Any, value: Any) -> None:
+    """Add an entry, evicting the oldest if the cache is full."""
+    while len(cached) >= _CACHE_SIZE:
+        cached.pop(next(iter(cached)))
+    cached[key] = value
 
 
 def _hashable(target: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

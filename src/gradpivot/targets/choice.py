@@ -11,7 +11,7 @@ data it has never seen. A retrained model has never seen the forget set either, 
 
 The point with the smallest Δ̂ = ‖A* − A(θ)‖ is chosen, all scores taken on forget, retain and validation data. The
 final test part is not looked at. What this costs against the choice of somebody who has the retrained model is measured
-in ``benchmarks/frontier.py`` and told in ``docs/choosing.md``.
+in ``benchmarks/frontier.py`` and described in ``docs/frontier.md``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 
 from gradpivot.data import shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate import SetPredictions, evaluate, predictions, scored_part, threshold_attack
+from gradpivot.evaluate import SetPredictions, evaluate, fixed_subset, predictions, threshold_attack
 from gradpivot.results import distance
 from gradpivot.runtime import evaluating
 from gradpivot.targets.looking import steering_split
@@ -167,13 +167,13 @@ def expected_row(
 
     Args:
         original: The model before unlearning.
-        steering: A split with validation data in the place of its test data.
-        task: How to run it on a batch.
+        steering: A split with validation data instead of test data.
+        task: Runs the model on a batch.
         workers: Data-loading processes.
-        retain_scored: Take RA on this many retain samples.
+        retain_scored: Score this many retain samples.
         replicas: The processes that share the passes.
     """
-    kept = scored_part(steering.retain_indices, retain_scored)
+    kept = fixed_subset(steering.retain_indices, retain_scored)
     with evaluating(original):
         over = partial(predictions, original, task=task, workers=workers, replicas=replicas)
         retain = over(steering.train, kept)
@@ -214,7 +214,7 @@ def _row(
 
 
 def _intensity(candidate: Result) -> float:
-    knob = getattr(candidate.method, candidate.method.walked) if candidate.method.walked else None
+    knob = getattr(candidate.method, candidate.method.active_knob) if candidate.method.active_knob else None
     return float(knob) if isinstance(knob, int | float) else math.inf
 
 

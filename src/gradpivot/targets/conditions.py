@@ -126,7 +126,7 @@ class Targets:
         for condition in everything:
             metric = find_metric(condition.metric)
             if not _meetable([condition]):
-                raise GradPivotError(f"{condition} is met by no model: {metric.name.upper()} lies {metric.between()}")
+                raise GradPivotError(f"no model can meet {condition}: {metric.name.upper()} is {metric.range_text()}")
             if condition.comparison.startswith(">") and not metric.is_higher and metric.ideal == metric.least:
                 raise GradPivotError(
                     f"{condition} asks for a bad score; lower is better and the ideal {metric.name.upper()} is "

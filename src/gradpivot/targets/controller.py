@@ -32,7 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Targeted(Result):
     """What unlearning towards a target gave; ``scores`` are the final ones, on the test part it never looked at.
 
@@ -169,7 +169,7 @@ def _looker(split: ForgetSplit, running: Running, plain: float, targets: Targets
     if isinstance(scorer, ClassifierScorer):
         # Predictions can be looked at in parts; everything else is scored as a whole.
         return Looker(split, running.task, plain, **running.looking)
-    return ScoreLooker(scorer.in_search(), split, plain)
+    return ScoreLooker(scorer.for_search(), split, plain)
 
 
 def check_steerable(targets: Targets, scorer: Scorer) -> None:

@@ -15,7 +15,14 @@ import numpy as np
 
 from gradpivot.data import shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate import SetPredictions, find_metric, predictions, same_kind, scored_part, steering_metrics
+from gradpivot.evaluate import (
+    SetPredictions,
+    find_metric,
+    fixed_subset,
+    matching_test_indices,
+    predictions,
+    steering_metrics,
+)
 from gradpivot.runtime import evaluating
 from gradpivot.targets.conditions import Seen
 
@@ -38,7 +45,7 @@ FRAGILE = 16
 
 
 def steering_split(split: ForgetSplit) -> ForgetSplit:
-    """The split with its validation data in the place of the test data, which are not in it any more."""
+    """The split with its validation data as test data. The original test data are removed."""
     return replace(split, test=split.validation, validation=None, validation_source="none")
 
 
@@ -54,7 +61,7 @@ def check_measurable(split: ForgetSplit, metrics: Collection[str], called: str) 
         GradPivotError: with what to do.
     """
     needs = [name.upper() for name in metrics if "unseen" in find_metric(name).reads]
-    if needs and len(same_kind(split)) == 0:
+    if needs and len(matching_test_indices(split)) == 0:
         raise GradPivotError(
             f"the {called} data have no sample of a forgotten class to compare with, and {needs[0]} cannot be "
             f"measured; give {called} data that have, or ask for UA or MIA"
@@ -87,7 +94,7 @@ class Looker:
     Args:
         split: What :func:`steering_split` gave.
         task: How to run a model on a batch.
-        plain: Gradients of a sample that a plain run takes; what looks cost is told as a share of it.
+        plain: Per-sample gradients of a plain run, the unit in which the cost of scoring is reported.
         retain_scored: RA on so many retain samples, as the final scores; on all (or see ``RETAIN_SHARE``) if None.
         workers: Data-loading processes.
         replicas: The processes that share the passes.
@@ -109,8 +116,8 @@ class Looker:
         self._split, self._task, self._plain = split, task, plain
         self._options: dict[str, Any] = {"workers": workers, "replicas": replicas}
         affordable = max(MAX_RETAIN_SAMPLES, int(RETAIN_SHARE * plain / FORWARD))
-        self._retain = scored_part(split.retain_indices, retain_scored)
-        self._retain = scored_part(self._retain, affordable)
+        self._retain = fixed_subset(split.retain_indices, retain_scored)
+        self._retain = fixed_subset(self._retain, affordable)
         self._last_retain: SetPredictions | None = None
         self.spent = 0.0
         """The looks so far, in plain runs."""
@@ -165,7 +172,7 @@ class Looker:
             "forget": lambda _: self._over(model, split.train, split.forget_indices),
             "retain": lambda _: self._retain_predictions(model, quick),
             "test": lambda _: self._over(model, split.test, split.test_indices),
-            "unseen": lambda _: self._over(model, split.test, same_kind(split)),
+            "unseen": lambda _: self._over(model, split.test, matching_test_indices(split)),
             "members": members,
             "nonmembers": lambda read: shuffled(read["test"].confidence, 0, "nonmembers")[:balanced],
         }

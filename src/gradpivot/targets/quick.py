@@ -165,7 +165,7 @@ class _Line:
         self._run, self._method = run, method
         self._scored, self._degree, self._settle = scored, degree, settle
         self._segment = Segment(start)
-        self._segment.ends_at(run.model)
+        self._segment.set_end(run.model)
         first = copy.deepcopy(run.model)
         # The run's own modes and flags, the original's weights and buffers.
         first.load_state_dict(start.state_dict())
@@ -188,7 +188,7 @@ class _Line:
     def look(self, share: float) -> None:
         started = time.perf_counter()
         model = copy.deepcopy(self._run.model)
-        self._segment.put(model, share)
+        self._segment.interpolate(model, share)
         self._settle(model)
         scores = self._scored(model)
         self._put(share, model, scores, time.perf_counter() - started)
@@ -216,7 +216,7 @@ class _Line:
 
 def _degree(run: Result, original: nn.Module, before: Scored, split: ForgetSplit, running: Running) -> Degree:
     """Which share of what γ = 1 asks for a point has forgotten; a run that fell short says so by it, too."""
-    if not run.method.looks_at_unseen(split.kind, running.task):
+    if not run.method.uses_validation(split.kind, running.task):
         return lambda model, scores: _share(scores.ua, before.ua, 1.0)
 
     def doubt(model: nn.Module) -> float:
@@ -258,7 +258,7 @@ def _scoring(prepared: Prepared, method: SteerableDescent) -> float:
     """Scoring a model, in plain runs."""
     split = prepared.split
     passes = prepared.scorer.passes(split)
-    if method.looks_at_unseen(split.kind, prepared.running.task):
+    if method.uses_validation(split.kind, prepared.running.task):
         # The doubt about records takes a pass of its own.
         passes += len(split.forget_indices)
     return FORWARD * passes / method.gradients(split)

@@ -27,7 +27,7 @@ class ScoreLooker:
     Args:
         scorer: Scores models.
         split: What is forgotten.
-        plain: Gradients of a sample that a plain run takes; what looks cost is told as a share of it.
+        plain: Per-sample gradients of a plain run, the unit in which the cost of scoring is reported.
     """
 
     tells_degree = False

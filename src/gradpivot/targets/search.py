@@ -48,7 +48,7 @@ REPAIR = 0.4
 _SCAN = (0.75, 0.5, 0.25)
 
 Run = Callable[[int, "Method", "nn.Module"], "Outcome"]
-"""Makes run number n of a method, from a model that stays as it is."""
+"""Executes run number n of a method without changing the model."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ class Search:
 
     Args:
         model: The original; it is not changed.
-        method: What to run. Under the dial its γ is set to what the targets ask for; another method runs once as it is.
-        targets: What was asked for.
+        method: The method to run. With the dial, γ is set from the targets; any other method runs once, unchanged.
+        targets: The conditions to meet.
         looker: Scores models.
         run: Makes a run.
         settle: Puts in order what weights that were moved by hand need, such as BatchNorm's statistics.
@@ -231,7 +231,7 @@ class Search:
         self._run_seconds += outcome.seconds - (time.perf_counter() - began)
         self._run_cost += _length(method) / _length(self._method)
         segment = Segment(self._original)
-        segment.ends_at(outcome.model)
+        segment.set_end(outcome.model)
         self._lines.append((segment, outcome))
         before = self.cost
         landed = self._look_closely(self._landing(len(self._lines)))
@@ -371,7 +371,7 @@ class Search:
             return copy.deepcopy(self._original)
         segment, outcome = self._lines[place.run - 1]
         model = copy.deepcopy(outcome.model)
-        segment.put(model, place.share)
+        segment.interpolate(model, place.share)
         if place.share != 1:
             self._settle(model)
         return model

@@ -1,4 +1,4 @@
-"""What a model does, and which losses forget and retain: one file a task; forgetting objectives."""
+"""Tasks, which define the forget and retain losses of a model, and forgetting objectives."""
 
 import lazy_loader
 

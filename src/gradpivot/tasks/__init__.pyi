@@ -9,11 +9,11 @@ from .objectives import (
     register_objective as register_objective,
 )
 from .task import (
-    DoubtingTask as DoubtingTask,
     Forgetting as Forgetting,
     GradualTask as GradualTask,
     Predictions as Predictions,
     Task as Task,
+    UncertaintyTask as UncertaintyTask,
     check_per_sample as check_per_sample,
     check_task as check_task,
 )

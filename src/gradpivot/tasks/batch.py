@@ -1,4 +1,4 @@
-"""Batches as people have them, turned into (input, target)."""
+"""Convert user batches to (input, target)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from gradpivot.errors import GradPivotError
 __all__ = ["Adapter", "input_and_target"]
 
 Adapter = Callable[[Any], tuple[Any, Any]]
-"""From a sample or a batch of the user's own kind to (input, target)."""
+"""Maps a sample or batch of any structure to (input, target)."""
 
 _INPUT_KEYS = ("input", "inputs", "x", "image", "images", "pixel_values", "features", "data")
 _TOKEN_KEYS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "pixel_values", "bbox")
-"""What a Hugging Face model takes by name beside its tokens."""
+"""Keyword arguments of Hugging Face models."""
 _TARGET_KEYS = ("target", "targets", "y", "label", "labels")
 
 
 def input_and_target(batch: Any) -> tuple[Any, Any]:
-    """The default adapter: pairs as they are, dictionaries by the usual names; tokens with their mask as keywords.
+    """The default adapter: accepts pairs and dictionaries with common key names.
+
+    Hugging Face batches give a dictionary of keyword arguments as the input.
 
     Raises:
-        GradPivotError: if it cannot be told which part is which; pass an adapter of your own then.
+        GradPivotError: If input and target cannot be identified; pass your own adapter.
     """
     if isinstance(batch, Mapping):
         x = next((k for k in ("input_ids", *_INPUT_KEYS) if k in batch), None)
         y = next((k for k in _TARGET_KEYS if k in batch), None)
         if x is None or y is None:
             raise GradPivotError(
-                f"cannot tell input and target among the keys {sorted(map(str, batch))}; pass an adapter, "
+                f"cannot identify input and target among the keys {sorted(map(str, batch))}; pass an adapter, "
                 f'for example adapter=lambda batch: (batch["pixels"], batch["digit"])'
             )
         named = {k: batch[k] for k in _TOKEN_KEYS if k in batch} if x == "input_ids" else {}

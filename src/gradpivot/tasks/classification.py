@@ -1,4 +1,4 @@
-"""Classification: cross-entropy keeps, a forgetting objective on the same logits forgets."""
+"""Classification: cross-entropy to retain, a forgetting objective on the logits to forget."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.tasks.batch import Adapter, input_and_target
-from gradpivot.tasks.task import DoubtingTask, Forgetting, Predictions
+from gradpivot.tasks.task import Forgetting, Predictions, UncertaintyTask
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,12 +19,12 @@ __all__ = ["Classification"]
 
 
 @dataclass(frozen=True)
-class Classification(DoubtingTask):
-    """A model from inputs to n×k logits.
+class Classification(UncertaintyTask):
+    """Classification with a model that returns n×k logits.
 
     Attributes:
-        adapter: From a sample or batch to (input, target). Inputs may be a tensor, a tuple (passed as
-            positional arguments) or a dictionary (passed by name).
+        adapter: Maps a sample or batch to (input, target). An input may be a tensor, a tuple of positional arguments or
+            a dictionary of keyword arguments.
     """
 
     adapter: Adapter = input_and_target
@@ -34,13 +34,13 @@ class Classification(DoubtingTask):
         return self.adapter(sample)[1]
 
     def outputs(self, model: Callable[..., Any], inputs: Any) -> Tensor:
-        """The model's logits for inputs as the adapter gives them, in float32 at least."""
+        """The model's logits for the adapter's inputs, in float32 or higher precision."""
         logits = _logits_in(_call(model, inputs))
-        # Whatever the network computes in: eight bits of log p are too few for a loss near zero.
+        # Half precision is too coarse for log p near zero.
         return logits.float() if logits.dtype in _half_types() else logits
 
     def logits(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
-        """The model's logits (n×k) and the targets (n) of a batch."""
+        """Logits (n×k) and targets (n) of a batch."""
         inputs, targets = self.adapter(batch)
         logits = self.outputs(model, inputs)
         given = tuple(targets.shape)
@@ -48,61 +48,61 @@ class Classification(DoubtingTask):
         one_each = len(logits) == len(targets) == (*given, 1)[0]
         if logits.ndim != 2 or logits.shape[1] < 2 or not one_each:
             raise GradPivotError(
-                f"the model gives logits {tuple(logits.shape)} for labels {given}; classification needs one label and "
-                f"one row of at least two logits per sample. For sequences or segmentation write a task of your own "
-                f"that gives one degree per sample"
+                f"the model returns logits {tuple(logits.shape)} for labels {given}; classification needs one label "
+                f"and two or more logits per sample. For sequences or segmentation, write a task with one degree per "
+                f"sample"
             )
-        # On other devices this would stop the queue at every batch; there torch asserts by itself.
+        # On other devices this would synchronise on every batch; there torch asserts itself.
         if targets.device.type == "cpu" and not _within(targets, logits.shape[1]):
             raise GradPivotError(
-                f"a label is outside 0 … {logits.shape[1] - 1}, the model's outputs; map the labels to that range"
+                f"a label is outside 0 … {logits.shape[1] - 1}, the range of the model's outputs; map labels to it"
             )
         return logits, targets
 
     def retain_loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """The mean cross-entropy −log p_θ(y|x)."""
+        """Mean cross-entropy −log p_θ(y|x)."""
         from torch.nn.functional import cross_entropy
 
         return cross_entropy(*self.logits(model, batch))
 
     def smoothed_loss(self, model: nn.Module, batch: Any, smoothing: float) -> Tensor:
-        """The mean cross-entropy to (1 − ε)·y + ε·uniform (Szegedy et al., 2016, §7).
+        """Mean cross-entropy with label smoothing (Szegedy et al., 2016, §7).
 
         Raises:
-            GradPivotError: if :meth:`retain_loss` is the user's own: there is nothing known to smooth.
+            GradPivotError: If a subclass overrides :meth:`retain_loss`.
         """
         from torch.nn.functional import cross_entropy
 
         if type(self).retain_loss is not Classification.retain_loss:
             raise GradPivotError(
-                f"label smoothing changes the cross-entropy, and {type(self).__name__} has a retain_loss of its own; "
+                f"label smoothing needs the default cross-entropy, but {type(self).__name__} overrides retain_loss; "
                 f"use label_smoothing=0"
             )
         return cross_entropy(*self.logits(model, batch), label_smoothing=smoothing)
 
     def forget_loss(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
-        """The mean of ``objective`` on the batch's logits.
+        """Mean of ``objective`` over the batch.
 
         Raises:
-            GradPivotError: for an objective of another task.
+            GradPivotError: For an objective of another task.
         """
         if objective.takes != "logits":
             raise GradPivotError(
-                f"the objective {objective.name} is one of {objective.takes} prediction, not of classification; use "
+                f"the objective {objective.name} is for {objective.takes} prediction, not classification; use "
                 f"unlikelihood, negative_ce or random_label"
             )
         return objective(*self.logits(model, batch))
 
     def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
-        """:meth:`forget_loss`, and which samples are misclassified: their share of D_f is UA.
+        """:meth:`forget_loss` and whether each sample is misclassified; the mean over D_f is UA.
 
-        A forget loss of somebody's own may be anything: beside it the degree takes a forward pass of its own.
+        If a subclass overrides ``forget_loss``, the degree needs a second forward pass.
         """
         loss, predictions = self._forget_and_predict(model, batch, objective)
         return Forgetting(loss, (~predictions.correct).double())
 
-    def doubting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
-        """:meth:`forget_loss`, and the doubt 1 − p_θ(y|x) of each sample."""
+    def uncertainty(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
+        """:meth:`forget_loss` and the uncertainty 1 − p_θ(y|x) of each sample."""
         loss, predictions = self._forget_and_predict(model, batch, objective)
         return Forgetting(loss, 1 - predictions.confidence)
 
@@ -117,12 +117,12 @@ class Classification(DoubtingTask):
         return objective(logits, targets), _predictions(logits.detach(), targets)
 
     def predict(self, model: nn.Module, batch: Any) -> Predictions:
-        """True-label confidence and correctness."""
+        """Confidence in the true label, and correctness."""
         return _predictions(*self.logits(model, batch))
 
 
 def _predictions(logits: Tensor, targets: Tensor) -> Predictions:
-    # float64: near 1 a float32 softmax has steps of 6e-8 and the membership attack sees ties.
+    # float64: near 1 a float32 softmax has a resolution of 6e-8, which gives the membership attack ties.
     confidence = logits.double().softmax(1).gather(1, targets[:, None])[:, 0]
     return Predictions(confidence, logits.argmax(1) == targets)
 
@@ -134,7 +134,7 @@ def _half_types() -> tuple[Any, ...]:
 
 
 def _within(targets: Tensor, classes: int) -> bool:
-    """Whether all labels are 0 … classes − 1; two numbers in one pass, because every batch is asked."""
+    """Whether all labels are in 0 … classes − 1; one pass, because this runs on every batch."""
     if targets.numel() == 0:
         return True
     least, most = targets.aminmax()
@@ -148,19 +148,19 @@ def _call(model: Callable[..., Any], inputs: Any) -> Any:
 
 
 def _logits_in(outputs: Any) -> Tensor:
-    """The logits of a plain tensor, a dictionary or an output object (Hugging Face style)."""
+    """Extract the logits from a tensor, a dictionary or a Hugging Face output object."""
     if isinstance(outputs, Mapping):
         if "logits" not in outputs:
             raise GradPivotError(
-                f"the model returns a dictionary with {', '.join(map(repr, outputs)) or 'nothing'}, and no 'logits'; "
-                f"wrap it in a module that returns them"
+                f"the model returns a dictionary with {', '.join(map(repr, outputs)) or 'no keys'}, without 'logits'; "
+                f"wrap it in a module that returns logits"
             )
         outputs = outputs["logits"]
     found = getattr(outputs, "logits", outputs)
     if not hasattr(found, "ndim"):
         raise GradPivotError(
-            f"the model returns a {type(found).__name__}; it must return logits, or something with 'logits'. "
-            f"Wrap it in a module that does"
+            f"the model returns a {type(found).__name__}; it must return logits, or an object with 'logits'. Wrap it "
+            f"in a module that does"
         )
     logits: Tensor = found
     return logits

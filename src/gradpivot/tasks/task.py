@@ -1,4 +1,4 @@
-"""What a task is: everything a method or an evaluation needs to know about a model's job, with defaults."""
+"""Base classes of tasks: how to run, train and score a model."""
 
 from __future__ import annotations
 
@@ -14,103 +14,109 @@ if TYPE_CHECKING:
     from gradpivot.tasks.objectives import Objective
 
 __all__ = [
-    "DoubtingTask", "Forgetting", "GradualTask", "Predictions", "Task", "check_per_sample", "check_task",
+    "Forgetting",
+    "GradualTask",
+    "Predictions",
+    "Task",
+    "UncertaintyTask",
+    "check_per_sample",
+    "check_task",
 ]  # fmt: skip
 
 
 class Predictions(NamedTuple):
-    """What one forward pass tells about each sample of a batch."""
+    """Per-sample predictions of a batch."""
 
     confidence: Tensor
-    """p_θ(y|x) of the true label, n numbers in [0, 1]."""
+    """Probability p_θ(y|x) of the true label, shape n."""
     correct: Tensor
-    """Whether the prediction is the true label, n booleans."""
+    """Whether the prediction is correct, n booleans."""
 
 
 class Forgetting(NamedTuple):
-    """What one forward pass over forget samples tells a method that steers by it."""
+    """Forget loss and degree of forgetting of a batch, from one forward pass."""
 
     loss: Tensor
-    """L_f, the mean over the batch."""
+    """Mean L_f over the batch."""
     degree: Tensor
-    """How much of each sample is forgotten, n numbers whose mean over D_f is what γ asks for: 1 is all of it."""
+    """Degree of forgetting per sample, shape n; 1 is fully forgotten. γ sets its mean over D_f."""
 
 
 class Task(ABC):
-    """How to run a model on a batch of the user's own kind. A task of your own inherits from this, or from another.
+    """How to run a model on a batch. Inherit from this or another task to write your own.
 
-    Two losses and the label of a sample are all that it must have.
+    A task must implement two losses and :meth:`target_of`; everything else has a default.
     """
 
     predicts: ClassVar[bool] = True
-    """Whether its models predict labels, by :meth:`predict`. A generator's do not."""
+    """Whether its models predict labels (:meth:`predict`); False for generators."""
     is_gradual: ClassVar[bool] = False
     """Whether it measures the degree of forgetting; see :class:`GradualTask`."""
-    knows_doubt: ClassVar[bool] = False
-    """Whether it measures how sure a model is of each sample; see :class:`DoubtingTask`."""
+    measures_uncertainty: ClassVar[bool] = False
+    """Whether it measures per-sample uncertainty; see :class:`UncertaintyTask`."""
     packages: ClassVar[tuple[str, ...]] = ()
-    """Packages beside torch, NumPy and scikit-learn whose version decides its numbers."""
+    """Packages, besides torch, NumPy and scikit-learn, whose version affects results."""
 
     @classmethod
-    def required(cls, task: Task, by: str) -> Self:
-        """The task, if it is of this kind.
+    def require(cls, task: Task, by: str) -> Self:
+        """Return the task if it is an instance of this class.
 
         Raises:
-            GradPivotError: for a method (``by``) that is defined for this kind only.
+            GradPivotError: If it is not; ``by`` names the method that needs it.
         """
         if isinstance(task, cls):
             return task
         raise GradPivotError(
-            f"{by} is defined for {cls.__name__.lower()}, and the task is a {type(task).__name__}; use another method, "
+            f"{by} only supports {cls.__name__.lower()}, but the task is a {type(task).__name__}; use another method, "
             f"or a task that inherits from {cls.__name__}"
         )
 
     @property
     def loss_unit(self) -> float:
-        """The change of a loss that matters as much as one nat does to a classifier; step sizes are checked in it."""
+        """Loss change equivalent to one nat of a classifier's cross-entropy; scales the bounds of the dial."""
         return 1.0
 
     @property
     def retain_budget(self) -> float | None:
-        """By how much L_r may rise over a whole run; None for the usual 0.15 of :attr:`loss_unit`."""
+        """Rise of L_r that a whole run may cause; None for 0.15 :attr:`loss_unit`."""
         return None
 
     @abstractmethod
     def retain_loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """L_r on a batch: lower = better kept."""
+        """L_r on a batch; lower is better."""
 
     @abstractmethod
     def forget_loss(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
-        """L_f on a batch: lower = more forgotten."""
+        """L_f on a batch; lower means more forgotten."""
 
     @abstractmethod
     def target_of(self, sample: Any) -> Any:
-        """The label of one sample, for splitting by class."""
+        """The label of a sample, for splitting by class."""
 
     def predict(self, model: nn.Module, batch: Any) -> Predictions:
-        """Confidence and correctness per sample, from one forward pass.
+        """Per-sample confidence and correctness.
 
         Raises:
-            GradPivotError: for a generator, which is judged by what it makes.
+            GradPivotError: For a generator.
         """
         raise GradPivotError(
-            f"a model of the task {type(self).__name__} predicts no label, so there is no accuracy; judge what it "
-            f"makes (docs/diffusion.md)"
+            f"{type(self).__name__} models do not predict labels, so they have no accuracy; score their samples "
+            f"instead (docs/generators.md)"
         )
 
-    def meant(self, objective: Objective) -> Objective:
-        """What an objective stands for here: itself, unless the task has a counterpart for it."""
+    def counterpart(self, objective: Objective) -> Objective:
+        """The task's equivalent of an objective; by default the objective itself."""
         return objective
 
     def scorer(self) -> Scorer | None:
-        """How its models are scored; None for the usual: RA, UA, TA and MIA of models that predict, else losses."""
+        """How to score models; None for the default: RA, UA, TA and MIA if they predict labels, losses otherwise."""
         return None
 
     def probe(self, model: nn.Module, batch: Any) -> Predictions | None:
-        """Run the model once, as training or scoring will: what does not fit raises here.
+        """Run the model once to check that it fits the data.
 
         Returns:
-            Its predictions, if it makes any.
+            The predictions, if the task predicts labels.
         """
         if self.predicts:
             return self.predict(model, batch)
@@ -119,52 +125,51 @@ class Task(ABC):
 
 
 class GradualTask(Task):
-    """A task that measures degrees of forgetting: what CUP steers by."""
+    """A task that measures the degree of forgetting, which the dial needs."""
 
     is_gradual = True
 
     @abstractmethod
     def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
-        """L_f and the degree of forgetting, from one forward pass."""
+        """L_f and degree of forgetting, from one forward pass."""
 
     def degree(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
-        """The degree alone, for tasks where that takes less than the loss does."""
+        """The degree only; override it if that is cheaper than with the loss."""
         return self.forgetting(model, batch, objective).degree
 
 
-class DoubtingTask(GradualTask):
-    """A task that also measures how sure a model is of each sample: what CUP steers by when records are forgotten."""
+class UncertaintyTask(GradualTask):
+    """A task that also measures uncertainty, which the dial needs to forget records."""
 
-    knows_doubt = True
+    measures_uncertainty = True
 
     @abstractmethod
-    def doubting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
-        """L_f and, instead of the degree, the doubt 1 − p_θ(y|x) of each sample, from one forward pass."""
+    def uncertainty(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
+        """L_f and the uncertainty 1 − p_θ(y|x) of each sample (as ``degree``), from one forward pass."""
 
 
 def check_task(task: object) -> None:
-    """Raise for something that only looks like a task."""
+    """Raise unless ``task`` is a :class:`Task`."""
     if not isinstance(task, Task):
         raise GradPivotError(
-            f"the task is a {type(task).__name__}; let it inherit from gradpivot.Classification, or from "
-            f"gradpivot.tasks.Task, which has defaults for all but two losses and the label of a sample"
+            f"the task is a {type(task).__name__}; inherit from gradpivot.Classification or gradpivot.tasks.Task"
         )
 
 
 def check_per_sample(what: str, values: Tensor, samples: int, *, share: bool = False, otherwise: str = "") -> None:
-    """Raise unless there is one number per sample: a mean over tokens or pixels says nothing about samples.
+    """Raise unless there is one value per sample.
 
     Args:
-        what: The task and what it gives, for the error.
-        values: What it gave.
-        samples: For how many samples.
-        share: Whether the numbers are probabilities: those outside [0, 1] are refused, NaN is not.
-        otherwise: Another way out.
+        what: Describes the values, for the error message.
+        values: The values.
+        samples: Number of samples.
+        share: Whether the values are probabilities, which must be in [0, 1] or NaN.
+        otherwise: An alternative solution, for the error message.
     """
     if tuple(values.shape) != (samples,):
         raise GradPivotError(
-            f"{what} has the shape {tuple(values.shape)} for {samples} samples; give one number per sample{otherwise}"
+            f"{what} has the shape {tuple(values.shape)} for {samples} samples; return one value per sample{otherwise}"
         )
     outside = values[(values < 0) | (values > 1)] if share else values[:0]
     if len(outside):
-        raise GradPivotError(f"{what} is {float(outside[0]):g} for a sample; give a probability, in [0, 1]{otherwise}")
+        raise GradPivotError(f"{what} is {float(outside[0]):g}; return a probability between 0 and 1{otherwise}")

@@ -1,4 +1,4 @@
-"""Autoencoding: the negative evidence lower bound keeps, an objective of the same losses forgets."""
+"""Autoencoding: the negative ELBO to retain, a forgetting objective on it to forget."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ __all__ = ["Autoencoding"]
 
 @dataclass(frozen=True)
 class Autoencoding(GradualTask):
-    """A model from images to (pixel logits, μ, log σ²): a variational autoencoder with a Bernoulli likelihood.
+    """A variational autoencoder with Bernoulli likelihood: a model from images to (pixel logits, μ, log σ²).
 
-    Losses are in nats per pixel, an image's −ELBO over its number of pixels, so that a learning rate and a limit on the
-    gradient's length mean the same for every size of image.
+    Losses are in nats per pixel, so that learning rate and gradient clipping do not depend on the image size.
 
     Attributes:
-        adapter: From a sample or batch to (image, label); labels only say what is to be forgotten.
-        ignorance: The loss of knowing nothing of an image, in nats per pixel, where the objective ``hinge`` stops.
-            log 2, the default, is that of a model that knows nothing at all; :meth:`ignorant_of` takes it from the
-            data.
-        forgets: What the forgetting loss may change. ``decoder``: what generates. The whole ``model``, as printed,
-            takes the shorter way: the encoder sends the images to codes far off, where their loss is as high as one
-            likes, and the decoder makes them as before.
+        adapter: Maps a sample or batch to (image, label); labels only select what to forget.
+        ignorance: Loss of an uninformed model in nats per pixel, at which the objective ``hinge`` stops. The default
+            log 2 is that of a constant 1/2; :meth:`from_images` estimates it from data.
+        forgets: What the forgetting loss updates: the ``decoder``, or the whole ``model`` as in the paper. With the
+            latter the encoder can raise the loss by moving the codes far away, and the decoder still generates the
+            images.
     """
 
     predicts: ClassVar[bool] = False
@@ -42,34 +40,34 @@ class Autoencoding(GradualTask):
     forgets: Literal["decoder", "model"] = "decoder"
 
     @classmethod
-    def ignorant_of(cls, forget: Tensor, retain: Tensor, **fields: Any) -> Autoencoding:
-        """The task with the ignorance of a model that has seen the retained images only, and only their mean.
+    def from_images(cls, forget: Tensor, retain: Tensor, **fields: Any) -> Autoencoding:
+        """Create the task with ``ignorance`` estimated from data.
 
-        What the images to forget cost coded with the mean retained image, which is far less than log 2 for digits: most
-        pixels are black in all of them.
+        It is the loss of predicting the mean retain image for the forget images. For digits this is far below log 2,
+        because most pixels are always black.
 
         Args:
-            forget: Images (n, c, h, w), as bytes or in [0, 1].
-            retain: The same.
-            **fields: The others.
+            forget: Images (n, c, h, w), uint8 or in [0, 1].
+            retain: Images (n, c, h, w), uint8 or in [0, 1].
+            **fields: Other fields of the task.
         """
-        told = _in_unit_range(forget).double().mean(0)
-        # A pixel that is black in all retained images may not be so in another: half a grey level for all.
+        observed = _in_unit_range(forget).double().mean(0)
+        # Clamp by half a grey level: a pixel that is black in all retain images may not be in others.
         expected = _in_unit_range(retain).double().mean(0).clamp(1 / 510, 1 - 1 / 510)
-        nats = -(told * expected.log() + (1 - told) * (1 - expected).log())
+        nats = -(observed * expected.log() + (1 - observed) * (1 - expected).log())
         return cls(ignorance=float(nats.mean()), **fields)
 
     def target_of(self, sample: Any) -> Any:
-        """The label of one sample."""
+        """The label of a sample."""
         return self.adapter(sample)[1]
 
     def losses(self, model: nn.Module, batch: Any, *, fixed_codes: bool = False) -> Tensor:
-        """−ELBO(x)/pixels, one for each image: (−E_q log p(x|z) + KL(q(z|x) ‖ p(z))) / pixels with one sample of z.
+        """−ELBO(x)/pixels of each image: (−E_q log p(x|z) + KL(q(z|x) ‖ p(z))) / pixels, with one sample of z.
 
         Args:
-            model: From images to (pixel logits, μ, log σ²); with ``encode`` and ``decode`` for fixed codes.
+            model: The model; needs ``encode`` and ``decode`` for fixed codes.
             batch: Images and labels.
-            fixed_codes: Let no gradient through to the encoder.
+            fixed_codes: Whether to block the gradient to the encoder.
         """
         from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -83,34 +81,34 @@ class Autoencoding(GradualTask):
         return (missed + divergence) / pixels[0].numel()
 
     def retain_loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """The mean −ELBO in nats per pixel."""
+        """Mean −ELBO in nats per pixel."""
         return self.losses(model, batch).mean()
 
     def forget_loss(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
-        """The mean of ``objective`` of the losses."""
+        """Mean of ``objective`` over the per-image losses."""
         losses = self.losses(model, batch, fixed_codes=self.forgets == "decoder")
         return objective.of(losses, self.ignorance)
 
     def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
-        """:meth:`forget_loss`, and how near the losses are to that of knowing nothing: loss/ignorance, at most 1."""
+        """:meth:`forget_loss` and the degree of forgetting: loss/ignorance, at most 1."""
         losses = self.losses(model, batch, fixed_codes=self.forgets == "decoder")
         degree = (losses.detach() / self.ignorance).clamp(0, 1).double()
         return Forgetting(objective.of(losses, self.ignorance), degree)
 
     @property
     def loss_unit(self) -> float:
-        """What a nat is to a classifier of ten classes, whose ignorance is log 10."""
+        """Equivalent of one nat for a classifier with ten classes, whose uninformed loss is log 10."""
         return self.ignorance / math.log(10)
 
 
 def _with_fixed_codes(model: nn.Module, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """One pass with z drawn as the model draws it, and z a constant to the decoder."""
+    """A forward pass with z detached from the encoder."""
     import torch
 
     if not (hasattr(model, "encode") and hasattr(model, "decode")):
         raise GradPivotError(
-            f"forgetting in the decoder needs encode(images) → (μ, log σ²) and decode(z) → logits, and "
-            f"{type(model).__name__} lacks one; add it, or use Autoencoding(forgets='model')"
+            f"{type(model).__name__} needs encode(images) → (μ, log σ²) and decode(z) → logits to forget in the "
+            f"decoder; add them, or use Autoencoding(forgets='model')"
         )
     with torch.no_grad():
         mean, log_variance = model.encode(images)  # type: ignore[operator]
@@ -119,5 +117,5 @@ def _with_fixed_codes(model: nn.Module, images: Tensor) -> tuple[Tensor, Tensor,
 
 
 def _in_unit_range(images: Tensor) -> Tensor:
-    """Bytes as fractions of 255; floating-point images are in [0, 1] already."""
+    """Scale uint8 images to [0, 1]; floating-point images are already in this range."""
     return images.float() if images.is_floating_point() else images.float() / 255

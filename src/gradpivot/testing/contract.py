@@ -223,7 +223,7 @@ class MethodContract:
             ForgetSplit.by_index(blobs(), blobs(seed=1), [])
 
     def test_non_finite_loss_ends_as_diverged(self) -> None:
-        """A NaN in the data: the step and reason are told, the weights are finite, the scores are zero."""
+        """With NaN in the data, the run reports step and reason, and has finite weights and zero scores."""
         features, labels = blobs().tensors
         poisoned = features.clone()
         poisoned[:] = math.nan

@@ -72,14 +72,14 @@ def test_a_zip_whose_members_lie_before_its_start_is_damaged(tmp_path):
     """The end record says where the directory is; members are found by how far it is from there."""
     content = bytearray(zipped(FILES))
     content[-6] ^= 1
-    with pytest.raises(GradPivotError, match="archive is damaged or cut short"):
+    with pytest.raises(GradPivotError, match="archive is damaged or truncated"):
         read_members(written(tmp_path, bytes(content)), WANTED)
 
 
 @pytest.mark.parametrize("name", ["../a.bin", "/etc/a.bin", "x/../../a.bin", "..\\a.bin", "C:\\a.bin", "../other"])
 @pytest.mark.parametrize("pack", [zipped, tar])
 def test_names_that_lead_out_are_refused(pack, name, tmp_path):
-    with pytest.raises(GradPivotError, match="leads out of the archive"):
+    with pytest.raises(GradPivotError, match="leaves the archive"):
         read_members(written(tmp_path, pack({name: b"x"})), WANTED)
 
 
@@ -106,7 +106,7 @@ def test_links_in_a_zip_are_refused(tmp_path):
 
 @pytest.mark.parametrize("pack", [zipped, tar, deb])
 def test_members_larger_than_they_can_be_are_refused(pack, tmp_path):
-    with pytest.raises(GradPivotError, match=r"a\.bin in archive is too large: more than the 1,000 bytes"):
+    with pytest.raises(GradPivotError, match=r"a\.bin in archive is too large; the limit is 1,000 bytes"):
         read_members(written(tmp_path, pack({"a.bin": b"0" * 1001})), WANTED)
 
 
@@ -146,7 +146,7 @@ def test_a_sparse_member_that_is_mostly_holes_is_refused(tmp_path):
 
 @pytest.mark.parametrize("pack", [zipped, tar])
 def test_the_same_name_twice_is_refused(pack, tmp_path):
-    with pytest.raises(GradPivotError, match=r"holds a\.bin twice"):
+    with pytest.raises(GradPivotError, match=r"contains a\.bin twice"):
         read_members(written(tmp_path, pack({"one/a.bin": b"1", "two/a.bin": b"2"})), WANTED)
 
 
@@ -166,13 +166,13 @@ def test_a_file_that_is_wanted_is_its_own_content(tmp_path):
 def test_a_missing_file_and_another_kind_of_file(tmp_path):
     with pytest.raises(GradPivotError, match="there is no file"):
         read_members(tmp_path / "nowhere.zip", WANTED)
-    with pytest.raises(GradPivotError, match="no archive that can be read here"):
+    with pytest.raises(GradPivotError, match="not a supported archive"):
         read_members(written(tmp_path, b"hello"), WANTED)
 
 
 def test_a_package_packed_with_zstd_is_unpacked_by_dpkg(client, tmp_path):
     path = written(tmp_path, deb(FILES).replace(b"data.tar.xz ", b"data.tar.zst"))
-    with pytest.raises(GradPivotError, match="dpkg-deb is not here; unpack it"):
+    with pytest.raises(GradPivotError, match="needs dpkg-deb, which is not installed; unpack it"):
         read_members(path, WANTED)
     written(tmp_path, tar(FILES, mode="w"), "unpacked.tar")
     client("dpkg-deb", f'[ "$1" = --fsys-tarfile ] && cat {tmp_path}/unpacked.tar')
@@ -194,5 +194,5 @@ def test_a_zip_packed_so_that_nobody_can_count_is_refused(method, tmp_path):
     path = tmp_path / "bomb.zip"
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("a.bin", b"\0" * 1000)
-    with pytest.raises(GradPivotError, match="packed in a way that wheels and data do not use"):
+    with pytest.raises(GradPivotError, match="unsupported compression method"):
         read_members(path, WANTED)

@@ -15,7 +15,7 @@ from gradpivot.data.readers.cifar10 import load_cifar10
 from gradpivot.errors import GradPivotError
 from made_data import cifar_binary, mat_files, put
 
-DAMAGED = "the cached cifar10 is damaged; run 'gradpivot data get cifar10' to get it again"
+DAMAGED = "the cached cifar10 is damaged; run 'gradpivot data get cifar10' to download it again"
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_where_the_cache_is(variables, expected, monkeypatch):
 def test_a_whole_file_is_handed_out(filled, cache):
     assert cached_file("cifar10") == filled
     assert state_of("cifar10") == "here"
-    with pytest.raises(GradPivotError, match="there is no data called 'imagenet'; there are cifar10, mnist"):
+    with pytest.raises(GradPivotError, match=r"there is no dataset 'imagenet'\. Choose from cifar10, mnist"):
         cached_file("imagenet")
 
 
@@ -136,7 +136,7 @@ def test_a_file_changed_together_with_its_manifest_fails_the_check(filled):
     manifest = filled.parent / "manifest.json"
     manifest.write_text(manifest.read_text().replace(before, module.digest_of(filled, "sha256")))
     assert cached_file("cifar10") == filled
-    with pytest.raises(GradPivotError, match="is not the official one"):
+    with pytest.raises(GradPivotError, match="is not the official file"):
         check("cifar10")
 
 
@@ -191,7 +191,7 @@ def test_one_at_a_time_in_a_folder(tmp_path):
 def test_a_cache_that_cannot_be_written_says_what_to_set(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GRADPIVOT_DATA", str(tmp_path / "file"))
-    with pytest.raises(GradPivotError, match=r"cannot be written .*; set GRADPIVOT_DATA to a folder of yours"):
+    with pytest.raises(GradPivotError, match=r"cannot write to .*; set GRADPIVOT_DATA to a writable folder"):
         get("cifar10", given=tmp_path)
     with pytest.raises(GradPivotError, match="there is no file or folder"):
         get("cifar10", given=tmp_path / "nothing")

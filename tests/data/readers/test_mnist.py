@@ -34,7 +34,7 @@ def test_idx_round_trip(array):
     ],
 )
 def test_damaged_idx_files_are_refused(content):
-    with pytest.raises(GradPivotError, match=r"labels.* get it again"):
+    with pytest.raises(GradPivotError, match=r"labels.* download it again"):
         read_idx(content, "labels")
 
 

@@ -63,7 +63,7 @@ def test_code_is_refused_and_does_not_run(protocol, tmp_path):
     pickle.loads(hostile)
     assert mark.exists(), "the pickle does nothing; this test would prove nothing"
     mark.unlink()
-    with pytest.raises(GradPivotError, match=r"refused: the pickle names .*cifar-10-binary\.tar\.gz"):
+    with pytest.raises(GradPivotError, match=r"refused: the pickle refers to .*cifar-10-binary\.tar\.gz"):
         read_batch(hostile, "data_batch_1")
     assert not mark.exists()
 
@@ -80,7 +80,7 @@ def test_code_is_refused_and_does_not_run(protocol, tmp_path):
     ],
 )
 def test_every_way_to_name_code_is_refused(content):
-    with pytest.raises(GradPivotError, match="refused: the pickle names"):
+    with pytest.raises(GradPivotError, match="refused: the pickle refers to"):
         read_batch(content, "data_batch_1")
 
 
@@ -107,7 +107,7 @@ def test_anything_else_is_refused(content):
 def test_an_array_that_claims_to_be_huge_is_refused():
     content = batch().replace(b"K\4M\0\x0c\x86", b"J\xff\xff\xff\x7fM\0\x0c\x86")
     assert content != batch()
-    with pytest.raises(GradPivotError, match="cut short"):
+    with pytest.raises(GradPivotError, match="truncated"):
         read_batch(content, "data_batch_1")
 
 
@@ -130,7 +130,7 @@ def test_a_changed_byte_gives_an_error_or_a_batch(place, change):
 def test_a_key_whose_hash_takes_years_is_refused():
     """( ( … ) ( … ) ), sixty deep, each built of two copies of the last."""
     content = b"N" + b"2\x86" * 60 + b"N" + b"s."
-    with pytest.raises(GradPivotError, match="moves values about"):
+    with pytest.raises(GradPivotError, match="manipulates its stack"):
         read_batch(b"}" + content, "batch")
 
 
@@ -138,5 +138,5 @@ def test_a_key_whose_hash_takes_years_is_refused():
 def test_nor_is_one_that_is_built_from_the_memo(store):
     """The last tuple is stored, and the next one made of it twice."""
     levels = [store.replace(b"%c", bytes([i])) + b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86" for i in range(60)]
-    with pytest.raises(GradPivotError, match=r"a tuple twice|moves values about"):
+    with pytest.raises(GradPivotError, match=r"reuses a tuple|manipulates its stack"):
         read_batch(b"}N\x85" + b"".join(levels) + b"Ns.", "batch")

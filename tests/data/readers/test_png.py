@@ -40,7 +40,7 @@ def test_a_changed_byte_is_noticed(data):
 def test_files_cut_short_are_refused_in_one_line():
     content = made()
     for length in range(len(content) - END):
-        with pytest.raises(GradPivotError, match=r"^the image is damaged \(.+\); get it again$"):
+        with pytest.raises(GradPivotError, match=r"^the image is damaged \(.+\); download it again$"):
             decode_rgb(content[:length], 5, 4)
 
 
@@ -68,7 +68,7 @@ def test_what_follows_the_pixels_is_not_unpacked():
         (with_data(bytes([5]) + bytes(13)), "damaged"),
         (with_data(bytes(14), width=3), "not an RGB image of 2×2"),
         (with_data(bytes(14), kind=6), "not an RGB image of 2×2"),
-        (b"GIF89a", "is no PNG"),
+        (b"GIF89a", "not a PNG"),
         (SIGNATURE + chunk((b"IEND", b"")), "damaged"),
     ],
 )
@@ -81,7 +81,7 @@ def test_the_header_tells_the_size():
     content = encode_rgb(np.zeros((4, 7, 3), np.uint8))
     assert png_size(content) == (7, 4)
     for broken in (b"", b"GIF89a" + content[6:]):
-        with pytest.raises(GradPivotError, match="no PNG"):
+        with pytest.raises(GradPivotError, match="not a PNG"):
             png_size(broken)
     for broken in (content[:20], content.replace(b"IHDR", b"XXXX")):
         with pytest.raises(GradPivotError, match="damaged"):

@@ -54,8 +54,8 @@ def test_one_of_two_files_is_none(svhn):
         (b"", "damaged"),
         (mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=np.ones((2, 1)))[:500], "damaged"),
         (mat(X=np.zeros((32, 32, 3, 2), np.uint8)), "damaged"),
-        (mat(X=np.zeros((32, 32, 3, 2)), y=np.ones((2, 1))), "not SVHN's"),
-        (mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=np.ones((3, 1))), "not SVHN's"),
+        (mat(X=np.zeros((32, 32, 3, 2)), y=np.ones((2, 1))), "not an SVHN file: X"),
+        (mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=np.ones((3, 1))), "not an SVHN file: X"),
         (mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=np.array([[0], [1]])), "outside 1 to 10"),
         (mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=np.array([[11], [1]])), "outside 1 to 10"),
     ],
@@ -68,5 +68,5 @@ def test_other_files_are_refused(content, says):
 def test_a_file_of_another_digest_never_reaches_the_matlab_reader(svhn, tmp_path, monkeypatch):
     monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: pytest.fail("opened before it was checked"))
     other = mat_files(svhn) | {"test_32x32.mat": b"MATLAB 5.0"}
-    with pytest.raises(GradPivotError, match=r"test_32x32\.mat of svhn is not the official one: its md5"):
+    with pytest.raises(GradPivotError, match=r"test_32x32\.mat of svhn is not the official file: its md5"):
         get("svhn", given=put(tmp_path / "files", other))

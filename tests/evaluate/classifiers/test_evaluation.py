@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 from gradpivot import Classification, ForgetSplit, score
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.classifiers.evaluation import Known, _batch_size, evaluate, predictions, scored_part
+from gradpivot.evaluate.classifiers.evaluation import PredictionCache, _batch_size, evaluate, fixed_subset, predictions
 from gradpivot.evaluate.classifiers.membership import threshold_attack
 from gradpivot.testing.problems import blobs, trained
 
@@ -96,10 +96,10 @@ def test_a_retrained_model_of_the_class_looks_forgotten_and_the_original_does_no
 
 def test_a_part_of_the_retain_set_is_the_same_for_every_model():
     chosen, model = split(), trained()
-    part = scored_part(chosen.retain_indices, 40)
+    part = fixed_subset(chosen.retain_indices, 40)
     assert len(set(part)) == 40
     assert set(part) < set(chosen.retain_indices)
-    assert np.array_equal(part, scored_part(chosen.retain_indices, 40))
+    assert np.array_equal(part, fixed_subset(chosen.retain_indices, 40))
     told = evaluate(model, chosen, Classification(), retain_scored=40)
     with torch.no_grad():
         right = model(chosen.train.tensors[0][part]).argmax(1) == chosen.train.tensors[1][part]
@@ -113,7 +113,7 @@ def test_a_part_of_the_retain_set_is_the_same_for_every_model():
 @pytest.mark.parametrize("count", [None, 10**6])
 def test_all_of_the_retain_set_is_scored_otherwise(count):
     chosen = split()
-    assert np.array_equal(scored_part(chosen.retain_indices, count), chosen.retain_indices)
+    assert np.array_equal(fixed_subset(chosen.retain_indices, count), chosen.retain_indices)
 
 
 class Images(torch.nn.Module):
@@ -161,48 +161,48 @@ def test_the_same_model_gives_the_same_bits():
 
 def test_known_predictions_are_shared_by_splits_of_the_same_data():
     train, test = blobs(), blobs(seed=1)
-    model, known, task = trained(), Known(), Counting()
+    model, cache, task = trained(), PredictionCache(), Counting()
     for c in range(3):
         chosen = ForgetSplit.by_class(train, test, c)
-        assert evaluate(model, chosen, task, known=known) == evaluate(model, chosen, Classification())
+        assert evaluate(model, chosen, task, cache=cache) == evaluate(model, chosen, Classification())
     assert sum(task.seen) == len(train) + len(test)
 
 
 def test_known_predictions_are_found_again_for_the_same_data_in_other_objects():
-    """Arrays become a data set anew in every split."""
-    model, known, task = trained(), Known(), Counting()
+    """Every split wraps the arrays in a new data set."""
+    model, cache, task = trained(), PredictionCache(), Counting()
     for c in range(3):
         train, test = (tuple(tensor.numpy() for tensor in blobs(seed=seed).tensors) for seed in (0, 1))
-        evaluate(model, ForgetSplit.by_class(train, test, c), task, known=known)
+        evaluate(model, ForgetSplit.by_class(train, test, c), task, cache=cache)
     assert sum(task.seen) == len(blobs()) + len(blobs(seed=1))
 
 
 @pytest.mark.parametrize("data_id", [None, "blobs"])
 def test_known_predictions_are_not_those_of_half_of_the_test_set(data_id):
-    model, known = trained(), Known()
+    model, cache = trained(), PredictionCache()
     whole = ForgetSplit.by_class(blobs(), blobs(seed=1), 0, data_id=data_id)
     for chosen in (whole, whole.with_validation()):
-        assert evaluate(model, chosen, Classification(), known=known) == evaluate(model, chosen, Classification())
+        assert evaluate(model, chosen, Classification(), cache=cache) == evaluate(model, chosen, Classification())
 
 
 def test_other_data_are_not_served_known_predictions():
-    model, known = trained(), Known()
+    model, cache = trained(), PredictionCache()
     for seed in (1, 2):
         chosen = ForgetSplit.by_class(blobs(seed=seed), blobs(seed=1), 0)
-        assert evaluate(model, chosen, Classification(), known=known) == evaluate(model, chosen, Classification())
+        assert evaluate(model, chosen, Classification(), cache=cache) == evaluate(model, chosen, Classification())
 
 
 def test_known_predictions_of_a_part_are_not_made_from_all_of_it():
-    model, known, task, chosen = trained(), Known(), Counting(), split()
-    told = evaluate(model, chosen, task, retain_scored=10, known=known)
+    model, cache, task, chosen = trained(), PredictionCache(), Counting(), split()
+    told = evaluate(model, chosen, task, retain_scored=10, cache=cache)
     assert told == evaluate(model, chosen, Classification(), retain_scored=10)
     assert sum(task.seen) == 40 + 10 + len(chosen.test)
 
 
 @pytest.mark.parametrize("change", ["weight", "data", "buffer", "loaded"])
 def test_a_changed_model_is_not_served_old_predictions(change):
-    model, known, chosen = copy.deepcopy(trained()), Known(), split()
-    before = evaluate(model, chosen, Classification(), known=known)
+    model, cache, chosen = copy.deepcopy(trained()), PredictionCache(), split()
+    before = evaluate(model, chosen, Classification(), cache=cache)
     with torch.no_grad():
         if change == "weight":
             model.layers[0].weight.mul_(-1)
@@ -214,7 +214,7 @@ def test_a_changed_model_is_not_served_old_predictions(change):
             model.load_state_dict({name: t * -1 for name, t in model.state_dict().items()} | {
                 "layers.1.running_var": model.layers[1].running_var
             })  # fmt: skip
-    after = evaluate(model, chosen, Classification(), known=known)
+    after = evaluate(model, chosen, Classification(), cache=cache)
     assert after == evaluate(model, chosen, Classification())
     assert after != before
 

@@ -3,7 +3,7 @@
 scikit-learn's SVC takes some 20 s on 10,000 + 10,000 points, so its verdicts on sets of that size
 are stored: those on real confidences in ``data/confidences.npz``, which is made by
 ``benchmarks/make_confidences.py`` (the verdicts alone by its ``--recompute``), those on synthetic
-ones in ``SYNTHETIC`` below. The latter are printed anew, in about two minutes, by
+ones in ``SYNTHETIC`` below. The latter are recomputed, in about two minutes, by
 
     python tests/evaluate/test_membership.py --recompute
 """
@@ -24,7 +24,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
 from gradpivot.evaluate.classifiers import membership, svc
-from gradpivot.evaluate.classifiers.membership import DETERMINED, attack_auc, svc_attack, threshold_attack
+from gradpivot.evaluate.classifiers.membership import MIN_SVC_ACCURACY, attack_auc, svc_attack, threshold_attack
 
 STORED = Path(__file__).parent / "data" / "confidences.npz"
 HALF_A_POINT = 0.005
@@ -152,7 +152,7 @@ def test_the_limit_counts_members_and_nonmembers(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", REAL)
 def test_merged_svc_agrees_with_scikit_learns_on_real_confidences(name: str) -> None:
     sets, (share, accuracy, tight_share, _) = REAL[name]
-    assert accuracy >= DETERMINED
+    assert accuracy >= MIN_SVC_ACCURACY
     verdict = svc_attack(*sets)
     assert verdict.share == pytest.approx(share, abs=HALF_A_POINT)
     assert verdict.share == pytest.approx(tight_share, abs=HALF_A_POINT)
@@ -163,7 +163,7 @@ def test_merged_svc_agrees_with_scikit_learns_on_real_confidences(name: str) -> 
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_merged_svc_agrees_with_scikit_learns_on_synthetic_confidences(name: str) -> None:
     share, accuracy = SYNTHETIC[name][1]
-    assert accuracy >= DETERMINED
+    assert accuracy >= MIN_SVC_ACCURACY
     verdict = svc_attack(*synthetic_set(name, 10_000))
     assert verdict.share == pytest.approx(share, abs=HALF_A_POINT)
     assert verdict.accuracy == pytest.approx(accuracy, abs=HALF_A_POINT)
@@ -200,7 +200,7 @@ def test_merged_svc_agrees_with_scikit_learns_on_random_mixtures(
 
     sets = sample(member, 2000, tied), sample(nonmember, 2000, tied / 2), sample(forget, 2000, 0)
     share, accuracy = sklearn_verdict(sets)
-    if accuracy < DETERMINED:
+    if accuracy < MIN_SVC_ACCURACY:
         return
     verdict = svc_attack(*sets)
     if abs(verdict.share - share) > HALF_A_POINT:
@@ -233,7 +233,7 @@ def test_features_reproduce_the_kernel() -> None:
 def test_sets_that_look_alike_are_undetermined(size: int) -> None:
     draw = np.random.default_rng(1)
     verdict = svc_attack(*(draw.beta(8, 1, size) for _ in range(3)))
-    assert verdict.accuracy < DETERMINED
+    assert verdict.accuracy < MIN_SVC_ACCURACY
     assert not verdict.determined
 
 
@@ -340,13 +340,13 @@ def test_lists_and_single_precision_are_welcome() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ([], r"is empty \(0 samples\): pass at least one"),
-        ([[0.5, 0.5]], r"has shape \(1, 2\), must be 1-D: pass one true-label confidence"),
-        (0.5, r"has shape \(\), must be 1-D"),
-        ([0.5, float("nan")], r"\[1\] is nan, must be in \[0, 1\]: .* as diverged"),
-        ([float("inf")], r"\[0\] is inf, must be in \[0, 1\]"),
-        ([0.5, 0.5, 1.5], r"\[2\] is 1\.5, must be in \[0, 1\]: pass softmax probabilities"),
-        ([-0.25], r"\[0\] is -0\.25, must be in \[0, 1\]"),
+        ([], r"is empty; pass at least one"),
+        ([[0.5, 0.5]], r"has shape \(1, 2\); it must be 1-D: pass one true-label confidence"),
+        (0.5, r"has shape \(\); it must be 1-D"),
+        ([0.5, float("nan")], r"\[1\] is nan; it must be in \[0, 1\]: .* as diverged"),
+        ([float("inf")], r"\[0\] is inf; it must be in \[0, 1\]"),
+        ([0.5, 0.5, 1.5], r"\[2\] is 1\.5; it must be in \[0, 1\]: pass softmax probabilities"),
+        ([-0.25], r"\[0\] is -0\.25; it must be in \[0, 1\]"),
     ],
 )
 def test_errors_name_the_value_and_the_way_out(

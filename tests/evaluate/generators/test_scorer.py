@@ -14,7 +14,7 @@ from gradpivot import CUP, Classification, ForgetSplit, score, unlearn
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.generators.judging import Judging
 from gradpivot.evaluate.generators.scorer import SampleScorer
-from gradpivot.evaluate.scorer import Examined
+from gradpivot.evaluate.scorer import Examination
 from gradpivot.models.ddpm import small_unet
 from gradpivot.models.recogniser import Recogniser
 from gradpivot.tasks.diffusion.denoising import Diffusion
@@ -41,7 +41,7 @@ def generator() -> torch.nn.Module:
     return small_unet(size=8, classes=3)
 
 
-def examined(judging: Judging) -> tuple[SampleScorer, Examined]:
+def examined(judging: Judging) -> tuple[SampleScorer, Examination]:
     scorer = SampleScorer(judging, classifier(), TASK)
     return scorer, scorer.examine(generator(), split())
 
@@ -52,7 +52,7 @@ def test_more_can_be_drawn_of_what_is_forgotten():
     assert scorer.sizes(split()) == {"samples": 7 + 4 + 4}
     assert scorer.passes(split()) == 15 * 2 * 2
     # A search looks many times: there the forgotten class gets no more samples than others.
-    assert scorer.in_search().scores(generator(), split()) == alike.scores
+    assert scorer.for_search().scores(generator(), split()) == alike.scores
     assert [sum(row) for row in more.scores.called] == [4, 7, 4]
     # The kept classes are drawn from the same noise, and so are the first samples of the forgotten one.
     assert [more.scores.called[name] for name in (0, 2)] == [alike.scores.called[name] for name in (0, 2)]
@@ -61,7 +61,7 @@ def test_more_can_be_drawn_of_what_is_forgotten():
 
 
 def test_a_batch_may_end_anywhere_between_classes(monkeypatch):
-    """Pictures that are kept are the first of every class, whatever the batches."""
+    """The kept pictures are the first of every class, for any batching."""
     judging = dataclasses.replace(JUDGING, forgotten_samples=7)
     whole = examined(judging)[1]
     monkeypatch.setattr("gradpivot.evaluate.generators.scorer.Sampler", partial(Sampler, batch_size=3))
@@ -71,7 +71,8 @@ def test_a_batch_may_end_anywhere_between_classes(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"), [({"forgotten_samples": 1}, "of 1 samples"), ({"samples": 1}, "2 of a class")]
+    ("changes", "why"),
+    [({"forgotten_samples": 1}, "with 1 samples per class"), ({"samples": 1}, "samples is 1; it must be at least 2")],
 )
 def test_too_few_samples_are_refused(changes, why):
     with pytest.raises(GradPivotError, match=why):
@@ -92,21 +93,21 @@ def test_the_classifier_is_asked_for_once_and_before_the_work(monkeypatch):
     # Whichever part of the test data steers, the judge and the real images stay the same.
     judge = scorer.judge(here)
     assert scorer.judge(here.with_validation()) is judge
-    assert scorer.in_search().judge(here) is judge
+    assert scorer.for_search().judge(here) is judge
     assert scorer.judge(split(2)) is not judge
     assert asked == [1]
 
 
 def test_a_weak_classifier_and_other_forgetting_are_refused_before_the_work():
     weak = SampleScorer(dataclasses.replace(JUDGING, least=0.99), classifier(), TASK)
-    with pytest.raises(GradPivotError, match="to judge it must be 99 % or more"):
+    with pytest.raises(GradPivotError, match="it needs at least 99 %"):
         weak.check(split())
     here = split()
     records = ForgetSplit.by_index(here.train, here.test, [0, 1])
-    with pytest.raises(GradPivotError, match="judged by classes, and what is forgotten here is 'index'"):
+    with pytest.raises(GradPivotError, match="of kind 'index'; a generator can only forget whole classes"):
         SampleScorer(JUDGING, None, TASK).check(records)
     SampleScorer(JUDGING, None, TASK).check(here)
-    with pytest.raises(GradPivotError, match="no classifier to judge"):
+    with pytest.raises(GradPivotError, match="the scorer has no classifier"):
         SampleScorer(JUDGING, None, TASK).scores(generator(), here)
     with pytest.raises(GradPivotError, match="defined for diffusion"):
         SampleScorer(JUDGING, None, Classification())

@@ -204,11 +204,11 @@ def test_what_reads_unseen_data_of_the_class_is_left_out_where_there_are_none(ad
     ("changes", "message"),
     [
         ({"name": "ua"}, "taken by gradpivot.evaluate.metrics.accuracy"),
-        ({"name": "vector"}, "Scores has an attribute 'vector'"),
-        ({"name": "n_test"}, "Scores has an attribute 'n_test'"),
+        ({"name": "vector"}, "'vector' is already an attribute of Scores"),
+        ({"name": "n_test"}, "'n_test' is already an attribute of Scores"),
         ({"name": "Two words"}, "use lower-case letters"),
-        ({"compute": lambda train: 0.0}, "reads 'train'; .* may be forget, retain, test"),
-        ({"in_standings": True, "direction": "lower"}, "cannot take part in H"),
+        ({"compute": lambda train: 0.0}, "has a parameter 'train'; .* may be forget, retain, test"),
+        ({"in_standings": True, "direction": "lower"}, "cannot be used in H"),
     ],
 )
 def test_what_cannot_be_registered(changes, message):
@@ -218,7 +218,7 @@ def test_what_cannot_be_registered(changes, message):
 
 def test_a_value_out_of_range_is_refused(add):
     add(described(compute=lambda test: 1.5))
-    with pytest.raises(GradPivotError, match=r"some is 1\.5, not between 0 and 100 %"):
+    with pytest.raises(GradPivotError, match=r"some is 1\.5; it must be between 0 and 100 %"):
         score(trained(), split())
 
 

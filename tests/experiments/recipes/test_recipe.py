@@ -81,35 +81,35 @@ def test_a_whole_recipe(write):
     ("old", "new", "message"),
     [
         ("seeds: 2", "sedes: 2", "did you mean 'seeds'"),
-        ("seeds: 2", "seeds: 0", "give how many, 1 or more"),
+        ("seeds: 2", "seeds: 0", "it must be a whole number, at least 1"),
         ("seeds: 2", "seeds: two", "seeds is 'two'"),
         ("seeds: 2", "seeds: true", "seeds is True"),
         ("schema: gradpivot.recipe/1", "schema: gradpivot.recipe/9", "reads 'gradpivot.recipe/1'"),
         ("schema: gradpivot.recipe/1", "", "schema is None"),
-        ("problem: digits", "", "no 'problem'"),
-        ("forget: [{classes: 0-2}, {fraction: 0.1}]", "", "no 'forget'"),
-        ("forget: [{classes: 0-2}, {fraction: 0.1}]", "forget: []", "no 'forget'"),
+        ("problem: digits", "", "'problem' is missing"),
+        ("forget: [{classes: 0-2}, {fraction: 0.1}]", "", "'forget' is missing"),
+        ("forget: [{classes: 0-2}, {fraction: 0.1}]", "forget: []", "'forget' is missing"),
         ("forget: [{classes: 0-2}, {fraction: 0.1}]", "forget: 3", "forget is 3"),
         ("{classes: 0-2}", "{class: 3}", "did you mean 'classes'"),
         ("{classes: 0-2}", "{classes: 2-0}", "write 3, or 3,5, or 0-4"),
         ("{classes: 0-2}", "{classes: 0-99999999999}", "write 3, or 3,5, or 0-4"),
         ("{classes: 0-2}", "{classes: [three]}", "write 3, or 3,5, or 0-4"),
-        ("{classes: 0-2}", "{}", "say what to forget"),
+        ("{classes: 0-2}", "{}", "forget needs either classes"),
         ("{classes: 0-2}", "{classes: 0-2}, {classes: 1}", "'classes': [1]} twice"),
         ("{fraction: 0.1}", "{fraction: 2}", "between 0 and 1"),
         ("{fraction: 0.1}", "{fraction: a lot}", "fraction is 'a lot'"),
         ("{fraction: 0.1}", "{fraction: 0.1}, {fraction: 1e-1}", "twice"),
-        ("method: ws", "metod: ws", "protocol clean, WS: it names no method"),
+        ("method: ws", "metod: ws", "protocol clean, WS: the series has no method"),
         ("method: ws", "method: wss", "did you mean 'ws'"),
         ("WS: {method: ws}", "WS: ws", "protocol clean, WS: a series is 'ws'"),
         ("WS: {method: ws}", "WS: {method: ws, momentun: 0.5}", "protocol clean, WS: .*did you mean 'momentum'"),
         ("WS: {method: ws}", "WS: {method: ws, lr: []}", "protocol clean, WS: lr is an empty list"),
         ("WS: {method: ws}", "WS: {method: ws, lr: fast}", "protocol clean, WS: .*lr is 'fast'"),
-        ("WS: {method: ws}", "WS: {method: ws, lr: [[1]]}", "plain values"),
-        ("WS: {method: ws}", "WS: {method: ws, lr: [{from: 1, to: 2, count: 2}]}", "plain values"),
-        ("WS: {method: ws}", "WS: {method: ws, lr: [0.1, 1e-1]}", "protocol clean, WS asks twice for WS"),
-        ("WS: {method: ws}", "CUP: {method: ws}", "'CUP' stands twice"),
-        ("batch_size: 8", "batchsize: 8", "protocol clean, settings has no 'batchsize'; did you mean 'batch_size'"),
+        ("WS: {method: ws}", "WS: {method: ws, lr: [[1]]}", "single values"),
+        ("WS: {method: ws}", "WS: {method: ws, lr: [{from: 1, to: 2, count: 2}]}", "single values"),
+        ("WS: {method: ws}", "WS: {method: ws, lr: [0.1, 1e-1]}", "protocol clean, WS has WS"),
+        ("WS: {method: ws}", "CUP: {method: ws}", "duplicate key 'CUP'"),
+        ("batch_size: 8", "batchsize: 8", "settings: unknown key 'batchsize'; did you mean 'batch_size'"),
         ("from: 0, to: 1, count: 5", "from: 0, to: 1, count: 1", "a range is"),
         ("from: 0, to: 1, count: 5", "from: 0, to: 1", "a range is"),
         ("from: 0, to: 1, count: 5", "from: 0, to: 2, count: 5", "protocol clean, CUP: gamma is 1.5"),
@@ -117,11 +117,11 @@ def test_a_whole_recipe(write):
         ("from: 0, to: 1, count: 5", "from: 0, to: 1, count: 5, steps: 3", "a range is"),
         ("from: 0, to: 1, count: 5", "from: low, to: 1, count: 5", "a range is"),
         ("from: 0, to: 1, count: 5", "from: 0, to: 1, count: 999999999", "a range is"),
-        ("from: 0, to: 1, count: 5", "from: 0, to: 1, count: 60000", "its space has 120000 settings"),
+        ("from: 0, to: 1, count: 5", "from: 0, to: 1, count: 60000", "the search space has 120000 settings"),
         ("  paper:", "  printed:\n    base: pape", "choose paper or clean"),
         ("  paper:", "  paper:\n    sries: {}", "did you mean 'series'"),
         ("protocols:", "protocols: 3\nabout:", "protocols is 3"),
-        ("protocols:", "about:", "no 'protocols'"),
+        ("protocols:", "about:", "'protocols' is missing"),
     ],
 )  # fmt: skip
 def test_what_people_get_wrong_names_the_place(write, old, new, message):
@@ -131,15 +131,15 @@ def test_what_people_get_wrong_names_the_place(write, old, new, message):
 
 
 def test_files_that_are_no_recipes(tmp_path, write):
-    assert "not YAML" in wrong(write("a: [1"))
+    assert "not valid YAML" in wrong(write("a: [1"))
     assert "must be a mapping" in wrong(write("- 1\n"))
     assert "must be a mapping" in wrong(write(""))
     assert "No such file" in wrong(tmp_path / "none.yaml")
     (tmp_path / "folder.yaml").mkdir()
     assert "Is a directory" in wrong(tmp_path / "folder.yaml")
-    assert "your own is a YAML file" in wrong(tmp_path)
+    assert "or give a YAML file" in wrong(tmp_path)
     (tmp_path / "latin.yaml").write_bytes("title: für\n".encode("latin-1"))
-    assert "not text in UTF-8" in wrong(tmp_path / "latin.yaml")
+    assert "not UTF-8 text" in wrong(tmp_path / "latin.yaml")
     assert "there is no recipe 'nosuch'" in wrong("nosuch")
 
 
@@ -220,7 +220,7 @@ def test_only_takes_parts(write):
         recipe.only(methods=["cupp"])
     with pytest.raises(GradPivotError, match="no protocol 'papre'; did you mean 'paper'"):
         recipe.only(protocols=["papre"])
-    with pytest.raises(GradPivotError, match="nothing of the recipe"):
+    with pytest.raises(GradPivotError, match="no runs of the recipe"):
         recipe.only(protocols=["paper"], methods=["cup"])
     with pytest.raises(GradPivotError, match="give 1 or more"):
         recipe.only(seeds=0)

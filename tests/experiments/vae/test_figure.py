@@ -120,7 +120,7 @@ def test_killed_on_the_way_it_ends_with_the_same_numbers(first, tmp_path, monkey
 
 def test_a_classifier_that_cannot_judge_is_refused(first):
     _, folder = first
-    with pytest.raises(GradPivotError, match=r"to judge it must be 99.9 % or more"):
+    with pytest.raises(GradPivotError, match=r"it needs at least 99.9 %"):
         run_vae(replace(quick(), recogniser_least=0.999), folder)
 
 

@@ -55,12 +55,12 @@ def test_a_model_that_is_its_own_head():
 
 def test_a_scaled_head_has_to_be_named():
     model = Net("scaled")
-    with pytest.raises(GradPivotError, match="set head to the name"):
+    with pytest.raises(GradPivotError, match="set head to its name"):
         find_head(model, Classification(), BATCH)
     assert find_head(model, Classification(), BATCH, "head") is model.head
     with pytest.raises(GradPivotError, match="linear layers are 'aside', 'head', 'body'"):
         find_head(model, Classification(), BATCH, "heads")
-    with pytest.raises(GradPivotError, match="with one more output of 'aside' the model has 3 outputs"):
+    with pytest.raises(GradPivotError, match="with an extra output of 'aside' the model has 3 outputs instead of 4"):
         find_head(model, Classification(), BATCH, "aside")
 
 

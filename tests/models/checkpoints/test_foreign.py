@@ -56,8 +56,8 @@ def test_every_kind_of_file(tmp_path, ending):
     model = Net()
     loaded = load_foreign(model, path)
     assert same(model)
-    assert (loaded.told, loaded.tensors) == ((), len(filled()))
-    assert str(loaded) == f"{len(filled())} tensors from w.{ending}: as they are"
+    assert (loaded.notes, loaded.tensors) == ((), len(filled()))
+    assert str(loaded) == f"{len(filled())} tensors from w.{ending}: keys match"
 
 
 def test_files_of_before_torch_1_6_and_our_own(tmp_path):
@@ -84,7 +84,7 @@ def test_files_of_before_torch_1_6_and_our_own(tmp_path):
         (lambda: {"state_dict": prefixed("model.")}, "taken from 'state_dict'; without 'model.' in front"),
         (lambda: prefixed("module."), "without 'module'"),
         (lambda: prefixed("_orig_mod.module."), "without '_orig_mod' and 'module'"),
-        (lambda: filled() | {"epoch": 3, 5: "five"}, "as they are"),
+        (lambda: filled() | {"epoch": 3, 5: "five"}, "keys match"),
     ],
 )
 def test_containers_and_wrappers(tmp_path, content, told):
@@ -107,7 +107,7 @@ def test_a_real_wrapper(tmp_path):
 def test_into_a_model_behind_pixels(tmp_path):
     torch.save(filled(), tmp_path / "w.pt")
     model = OnPixels(Pixels(), Net())
-    assert load_foreign(model, tmp_path / "w.pt").told == ("under 'model.'",)
+    assert load_foreign(model, tmp_path / "w.pt").notes == ("under 'model.'",)
     assert same(model, "model.")
 
 
@@ -123,7 +123,7 @@ def test_other_peoples_names(tmp_path):
     model = Net()
     loaded = load_foreign(model, tmp_path / "w.pt", ["stem=conv1", "aux=-"])
     assert same(model)
-    assert loaded.told == ("by the rules stem=conv1, aux=-",)
+    assert loaded.notes == ("renamed by stem=conv1, aux=-",)
 
 
 def test_old_files_have_no_batch_counters_and_half_precision_is_widened(tmp_path):
@@ -163,7 +163,7 @@ def test_tied_weights_need_one_name(tmp_path):
             lambda: filled() | {"linear.weight": torch.ones(100, 8)},
             r"linear.weight is \(100, 8\) in the file and \(5, 8\) in the model",
         ),
-        (lambda: filled() | {"linear.bias": torch.ones(5, dtype=torch.int8)}, "linear.bias is of type torch.int8"),
+        (lambda: filled() | {"linear.bias": torch.ones(5, dtype=torch.int8)}, "linear.bias is torch.int8"),
         (lambda: {"a": filled(), "b": filled()}, "several sets of weights"),
         (lambda: {"epoch": 3, "optimizer": {"m": torch.ones(2)}}, r"holds no weights \(epoch, optimizer\)"),
         (dict, r"holds no weights \(empty\)"),
@@ -232,7 +232,7 @@ def test_damaged_files(tmp_path, kind, damage):
     else:
         torch.save(filled(), path, _use_new_zipfile_serialization=kind == "zip")
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(GradPivotError, match=r"damaged.*get it again") as caught:
+    with pytest.raises(GradPivotError, match=r"damaged.*download it again") as caught:
         load_foreign(Net(), path)
     assert "\n" not in str(caught.value)
 
@@ -240,8 +240,8 @@ def test_damaged_files(tmp_path, kind, damage):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "damaged or no weights file"),
-        (b"<!DOCTYPE html><html>not found", "damaged or no weights file"),
+        (b"", "damaged or not a weights file"),
+        (b"<!DOCTYPE html><html>not found", "damaged or not a weights file"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
         (b"\x80\x02junkjunk", "damaged"),
         (b"PK\x03\x04junk", "damaged"),

@@ -21,7 +21,7 @@ def as_they_have_it(change) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "notes"),
     [
         (lambda key: key, ()),
         (lambda key: f"module.{key}", ("without 'module'",)),
@@ -39,12 +39,12 @@ def as_they_have_it(change) -> dict[str, str]:
         ),
     ],
 )
-def test_names_that_have_one_reading_fit_by_themselves(change, told):
+def test_names_that_have_one_reading_fit_by_themselves(change, notes):
     theirs = as_they_have_it(change)
     fit = fitted(theirs)
     assert fit.is_whole
     assert dict(fit.names) == theirs
-    assert fit.told == told
+    assert fit.notes == notes
 
 
 parts = st.text("abc01", min_size=1, max_size=2)
@@ -63,11 +63,11 @@ def test_any_two_prefixes_of_the_same_names_fit_and_each_key_gets_its_own(names,
 def test_a_model_inside_another_gets_the_outer_name():
     fit = fitted(OURS, wanted=[f"model.{key}" for key in OURS])
     assert fit.is_whole
-    assert fit.told == ("under 'model.'",)
+    assert fit.notes == ("under 'model.'",)
 
 
 def test_a_model_with_a_part_called_module_keeps_it():
-    assert fitted(["module.a.weight", "b.weight"], wanted=["module.a.weight", "b.weight"]).told == ()
+    assert fitted(["module.a.weight", "b.weight"], wanted=["module.a.weight", "b.weight"]).notes == ()
 
 
 def test_only_the_batch_counter_may_be_absent():
@@ -120,10 +120,10 @@ def test_rules_come_before_everything_else():
     [
         (["fc"], "write old=new"),
         (["=fc"], "write old=new"),
-        (["(=fc"], "no regular expression"),
-        ([r"a=\3"], "cannot be put in"),
-        (["nowhere=fc"], "'nowhere=fc' matches no key; they are called a.w, b.w"),
-        (["a=b"], "one name, 'b.w'"),
+        (["(=fc"], "not a regular expression"),
+        ([r"a=\3"], "is not a valid replacement"),
+        (["nowhere=fc"], "'nowhere=fc' matches no key; the keys are a.w, b.w"),
+        (["a=b"], "to 'b.w'"),
     ],
 )
 def test_rules_that_cannot_be_followed(rules, message):

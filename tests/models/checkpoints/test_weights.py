@@ -103,7 +103,7 @@ def test_weights_know_the_normalisation_they_belong_to(tmp_path):
     load_foreign(OnPixels(Pixels((0.5,), (0.25,)), trained()), path)
     other = OnPixels(Pixels(), trained())
     for load in (load_weights, load_foreign):
-        with pytest.raises(GradPivotError, match=r"made with pixels\.mean = 0\.5, and this model has 0; use the"):
+        with pytest.raises(GradPivotError, match=r"trained with pixels\.mean = 0\.5, but this model has 0; use the"):
             load(other, path)
 
 

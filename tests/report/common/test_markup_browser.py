@@ -108,7 +108,7 @@ def test_the_legend_hides_a_method_and_keeps_the_focus(open_page: Open, comparis
 
 def test_the_views_change_the_range(open_page: Open, comparison: Comparison) -> None:
     tab = open_page(comparison)
-    assert "runs lie outside" in tab.inner_text("#outside")
+    assert "runs are outside" in tab.inner_text("#outside")
     tab.click("[data-view=whole]")
     assert tab.evaluate("document.getElementById('frontier-chart').layout.xaxis.range") == [-3, 103]
     assert tab.inner_text("#outside") == ""

@@ -19,10 +19,10 @@ from gradpivot.evaluate.scores import Scores
 from gradpivot.report.common import wording
 from gradpivot.report.common.tables import (
     console_table,
-    headings,
     markdown,
+    method_headers,
     nearest,
-    point_headings,
+    point_headers,
     point_rows,
     point_table,
     row_cells,
@@ -86,19 +86,19 @@ def test_random_forgetting_without_a_reference_is_not_judged(build: Any) -> None
     comparison = build(retrained=None, frontiers=[frontier], problem={"kind": "random"})
     row = rows(comparison)[1]
     assert (row.point, row.hypervolume, row.delta) == (None, None, None)
-    assert "→ retrained" in headings(comparison)[2]
-    assert "nearer to the retrained" in wording.caption(comparison)
+    assert "→ retrained" in method_headers(comparison)[2]
+    assert "closer to the retrained" in wording.caption(comparison)
 
 
 def test_every_number_has_direction_and_unit(comparison: Comparison) -> None:
-    for head in [*headings(comparison)[2:10], *point_headings(comparison)[2:9]]:
+    for head in [*method_headers(comparison)[2:10], *point_headers(comparison)[2:9]]:
         assert "↑" in head or "↓" in head, head
         assert "(" in head, head
 
 
 def test_the_caption_names_mia_sizes_and_reference(comparison: Comparison) -> None:
     text = wording.caption(comparison)
-    for part in ("clean form", "undetermined", "146 forget", "1,291 retain", "324 test", "retrained model"):
+    for part in ("threshold attack", "undetermined", "146 forget", "1,291 retain", "324 test", "retrained model"):
         assert part in text
 
 
@@ -171,7 +171,7 @@ def test_markdown_is_a_table_that_text_cannot_break(build: Any) -> None:
     lines = markdown(build(frontiers=[frontier])).splitlines()
     assert len({line.replace("\\|", "").count("|") for line in lines[:5]}) == 1
     assert "a\\|b &lt;script>" in lines[4]
-    assert lines[-1].startswith("MIA is the clean form")
+    assert lines[-1].startswith("MIA is the threshold attack")
 
 
 def test_csv_has_one_line_a_run_in_percent(comparison: Comparison, tmp_path: Path) -> None:

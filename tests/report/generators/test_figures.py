@@ -54,5 +54,5 @@ def test_tables_of_one_name_do_not_take_each_others_file():
 
 def test_sheets_of_another_shape_are_refused():
     odd = replace(cup(1.0, 0.1), pictures=made_pictures(0.1, columns=2))
-    with pytest.raises(GradPivotError, match="all the same"):
+    with pytest.raises(GradPivotError, match="all must have the same shape"):
         generator_figures(compare_generators([cup(0.0, 0.9), odd]))

@@ -31,7 +31,7 @@ def found() -> Generators:
 
 def own(text: str) -> str:
     """The page without the vendored library."""
-    return text.replace(markup.part("common/vendor/plotly-basic.min.js"), "")
+    return text.replace(markup.read_asset("common/vendor/plotly-basic.min.js"), "")
 
 
 def test_the_page_has_its_parts(found: Generators) -> None:
@@ -263,7 +263,7 @@ def test_evil_text_is_only_text(open_page: Open) -> None:
 def test_a_sheet_that_is_no_picture_is_refused() -> None:
     run = cup(0.5, 0.5)
     evil = replace(run, pictures=replace(run.pictures, png=f'"{EVIL}'))
-    with pytest.raises(GradPivotError, match=r"the sheet of 'CUP, γ = 0\.5' is not base64"):
+    with pytest.raises(GradPivotError, match=r"the sheet of 'CUP, γ = 0\.5' is not valid base64"):
         GENERATORS.page(compare_generators([evil]))
 
 

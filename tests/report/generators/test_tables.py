@@ -14,8 +14,8 @@ from gradpivot.evaluate.generators.scores import Frechet
 from gradpivot.report.common.grid import Grid
 from gradpivot.report.generators.files import GENERATORS
 from gradpivot.report.generators.grids import generator_grids
-from gradpivot.report.generators.tables import GENERATORS_HEADS
-from gradpivot.report.generators.wording import judged_words, sentences
+from gradpivot.report.generators.tables import GENERATORS_COLUMNS
+from gradpivot.report.generators.wording import evaluation_note, sentences
 from gradpivot.results.generator_tables import compare_generators
 from gradpivot.results.generators import Generators, generation
 from gradpivot.results.record import Record
@@ -35,13 +35,13 @@ def grid(records: Sequence[Record], name: str) -> Grid:
 
 
 def cells(grid: Grid, row: int) -> dict[str, str]:
-    """A row by the heads' names; the paper's columns are all called so, and left out."""
-    named = {head.partition(" (")[0]: cell.text for head, cell in zip(grid.heads, grid.lines[row], strict=True)}
+    """A row by the headers' names; the paper's columns are all called so, and left out."""
+    named = {head.partition(" (")[0]: cell.text for head, cell in zip(grid.headers, grid.lines[row], strict=True)}
     return {name: text for name, text in named.items() if name != "paper"}
 
 
 def column(grid: Grid, head: str) -> list[str]:
-    (place,) = [i for i, known in enumerate(grid.heads) if known.startswith(head)]
+    (place,) = [i for i, known in enumerate(grid.headers) if known.startswith(head)]
     return [line[place].text for line in grid.lines]
 
 
@@ -49,7 +49,7 @@ def test_the_grids_fit_their_heads(found: Generators) -> None:
     grids = generator_grids(found.tables[0])
     assert [g.name for g in grids] == ["series", "paper", "runs"]
     for g in grids:
-        assert {len(line) for line in g.lines} == {len(g.heads)}, g.name
+        assert {len(line) for line in g.lines} == {len(g.headers)}, g.name
 
 
 def test_the_row_of_a_series() -> None:
@@ -62,19 +62,19 @@ def test_the_row_of_a_series() -> None:
     assert row["ρ ↓"] == "-1.00"
     assert row["UA ↑"] == "100.00 [98.12 to 100.00]"
     assert row["Kept recognised ↑"].startswith("94.00 [")
-    assert row["to the original"] == "-4.00"
+    assert row["change from original"] == "-4.00"
     assert row["FD ↓"] == "10"
-    assert (row["Time a run ↓"], row["× CUP ↓"]) == ("10.00", "1.00")
+    assert (row["Time per run ↓"], row["× CUP ↓"]) == ("10.00", "1.00")
 
 
 def test_original_and_retrained_stand_above_with_their_distances() -> None:
     table = grid(made_sweep(), "series")
     assert column(table, "Series") == ["Original", "Retrain", "CUP", "SalUn", "SA"]
     assert column(table, "FD ↓") == ["5", "6", "10", "12", "30"]
-    assert table.heads[8] == f"FD ↓ ({FEATURES}, N = 600 against 1,500)"
+    assert table.headers[8] == f"FD ↓ ({FEATURES}, N = 600 against 1,500)"
     assert column(table, "Δ ↓")[1] == "0.00"
-    assert column(table, "to the original")[0] == "0.00"
-    assert column(table, "Time a run") == ["–", "300.00", "10.00", "20.00", "100.00"]
+    assert column(table, "change from original")[0] == "0.00"
+    assert column(table, "Time per run") == ["–", "300.00", "10.00", "20.00", "100.00"]
     assert column(table, "Shown run") == ["–", "–", "γ = 1", "share = 0.9", "penalty = 0.1"]
 
 
@@ -86,7 +86,7 @@ def test_several_seeds_are_means_with_their_spread() -> None:
 
 def test_all_runs_have_every_class_the_forgotten_one_first() -> None:
     table = grid(made_sweep(), "runs")
-    assert table.heads[-4:] == ("3 ↓ forgotten (%)", "0 (%)", "1 (%)", "2 (%)")
+    assert table.headers[-4:] == ("3 ↓ forgotten (%)", "0 (%)", "1 (%)", "2 (%)")
     assert len(table.lines) == 2 + 5 + 3 + 3
     assert [cell.text for cell in table.lines[2][:3]] == ["CUP", "γ = 0", "0"]
     assert [cell.text for cell in table.lines[2][-4:]] == ["96.00", "98.00", "98.00", "98.00"]
@@ -99,23 +99,23 @@ def test_all_runs_have_every_class_the_forgotten_one_first() -> None:
 def test_what_numbers_rest_on_is_always_printed(found: Generators) -> None:
     for g in generator_grids(found.tables[0]):
         if g.name != "paper":
-            assert "N = 200 images a class" in g.caption
-            assert "99.31 % of real test images" in g.caption
+            assert "N = 200 images per class" in g.caption
+            assert "accuracy on real test images is 99.31 %" in g.caption
             assert f"{FEATURES}, N = 600 against 1,500" in g.caption
             assert "M = 100" in g.caption
-    assert "which decides no ranking" in generator_grids(found.tables[0])[0].caption
+    assert "too few for a ranking" in generator_grids(found.tables[0])[0].caption
 
 
 def test_numbers_of_images_that_differ_are_told_as_a_range() -> None:
     frechet = (Frechet(7.0, FEATURES, 600, 1500),)
     table = compare_generators([cup(0.0, 0.9, n=100, frechet=frechet), cup(1.0, 0.1)]).tables[0]
-    assert "N = 100 to 200 images a class" in judged_words(table)
+    assert "N = 100 to 200 images per class" in evaluation_note(table)
     record = cup(0.5, 0.5)
     scores = generation(record.point)
     more = replace(scores, called=(*scores.called[:3], (0, 0, 250, 250)))
     table = compare_generators([replace(record, point=replace(record.point, scores=more))]).tables[0]
-    assert "N = 200 images a kept class and 500 a forgotten one" in judged_words(table)
-    assert "nothing was judged" in judged_words(compare_generators([cup(0.0, None)]).tables[0])
+    assert "N = 200 images per kept class and 500 per forgotten class" in evaluation_note(table)
+    assert "no samples were scored" in evaluation_note(compare_generators([cup(0.0, None)]).tables[0])
 
 
 def test_a_distance_that_only_some_have_is_missing_in_the_others() -> None:
@@ -132,7 +132,7 @@ def test_the_paper_is_context_for_another_problem_and_beside_its_own() -> None:
     assert texts[0][2] == "3.28 to 3.86"
     assert texts[2][4] == "83.67 to 96.39"
     assert [line[8] for line in texts] == ["1.00", "1.90", "13.01"]
-    assert "for orientation only" in context.caption
+    assert "context only" in context.caption
     own = grid(made_sweep(problem="cifar10-ddpm"), "paper")
     assert [line[2].text for line in own.lines] == ["3.78", "3.62", "14.63"]  # class 3 is the cat
     assert own.lines[0][6].text == f"{6.89 * 60:.2f}"
@@ -163,7 +163,7 @@ def test_the_dial_with_the_least_even_turn_is_told() -> None:
     runs = [cup(g, s, settings={"lr": 1.0}) for g, s in ((0, 0.9), (0.5, 0.5), (1, 0.1))]
     runs += [cup(g, s, settings={"lr": 2.0}) for g, s in ((0, 0.9), (0.5, 0.1), (1, 0.5))]
     table = compare_generators(runs).tables[0]
-    assert "−0.50 at the least even of its dials" in sentences(table)[0]
+    assert "−0.50 on its worst dial" in sentences(table)[0]
     assert column(grid(runs, "series"), "ρ") == ["-1.00 (λ = 1.0), -0.50 (λ = 2.0)"]
 
 
@@ -193,7 +193,7 @@ def test_the_csv_is_tidy_and_cannot_be_a_formula() -> None:
     records = [replace(r, series=AWKWARD) if r.series == "SA" else r for r in made_sweep(seeds=(0, 1))]
     text = GENERATORS.csv(compare_generators(records, notes=["=evil"]))
     lines = list(csv.DictReader(io.StringIO(text)))
-    assert tuple(lines[0]) == GENERATORS_HEADS
+    assert tuple(lines[0]) == GENERATORS_COLUMNS
     assert lines[-1]["note"] == "'=evil"
     assert {line["series"] for line in lines[:-1]} == {"Original", "Retrain", "CUP", "SalUn", f"'{AWKWARD}"}
     by = {(x["series"], x["seed"], x["run"], x["measure"], x["of"]): x for x in lines}
@@ -227,6 +227,6 @@ def test_the_console_fits_eighty_columns(found: Generators) -> None:
     line = next(line for line in text.splitlines() if line.startswith("CUP"))
     # H = 0.9·1 + 0.01·(0.76 + 0.52 + 0.28 + 0.04)
     assert line.split() == ["CUP", "100.00", "94.00", "-4.00", "10", "4.00", "91.60", "10.0", "1.00", "0"]
-    assert "N = 200 images a class" in text
+    assert "N = 200 images per class" in text
     assert "Diverged, counted as zeros: SA 1 of 3." in text
     Console(file=io.StringIO()).print(GENERATORS.console(compare_generators([cup(0.5, None)])))

@@ -5,7 +5,7 @@ import pytest
 
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.generators.scores import Frechet, GenerationScores
-from gradpivot.report.paper.latent import LatentPanel, _mosaic, latent_figure, latent_markdown
+from gradpivot.report.paper.latent import LatentPanel, latent_figure, latent_markdown, mosaic
 
 pytest.importorskip("matplotlib")
 
@@ -20,7 +20,7 @@ def test_the_mosaic_puts_every_image_in_its_cell():
     images[1, 2, 3, 0] = 1
     marked = np.zeros((2, 3), dtype=bool)
     marked[0, 1] = True
-    picture = _mosaic(images, marked)
+    picture = mosaic(images, marked)
     assert picture.shape == (8, 15, 3)
     np.testing.assert_array_equal(picture[7, 10], [0, 0, 0])
     assert (picture[:4, 5:10] != 1).any(-1).all(), "a marked cell is tinted"
@@ -34,13 +34,13 @@ def test_panels_are_laid_out_in_even_rows(count, rows, columns):
     shape = figure.axes[0].get_subplotspec().get_gridspec().get_geometry()
     assert shape == (rows, columns)
     assert figure.axes[0].get_title() == "(a) γ = 0"
-    assert figure.legends[0].get_texts()[0].get_text() == "the classifier calls it 3"
+    assert figure.legends[0].get_texts()[0].get_text() == "classified as 3"
 
 
 def test_panels_that_cannot_be_drawn():
     with pytest.raises(GradPivotError, match="at least one"):
         latent_figure([], 3)
-    with pytest.raises(GradPivotError, match="cannot be read"):
+    with pytest.raises(GradPivotError, match="invalid panel"):
         latent_figure([{"title": "a"}], 3)
 
 

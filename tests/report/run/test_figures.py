@@ -14,7 +14,7 @@ import pytest
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.scores import Scores
 from gradpivot.report.common import canvas
-from gradpivot.report.common.labels import clusters, place
+from gradpivot.report.common.labels import clusters, place_labels
 from gradpivot.report.common.plane import plane_front, zoom_box
 from gradpivot.report.paper import explain
 from gradpivot.report.paper.toy import Panel, toy_figure
@@ -124,7 +124,7 @@ def test_missing_pieces_still_draw(draw: Any, build: Any, tmp_path: Path) -> Non
 
 def test_figures_say_what_is_missing(build: Any) -> None:
     comparison = build(frontiers=build().frontiers[1:])
-    assert any("walks along γ" in t.get_text() for t in figures.metrics_figure(comparison).texts)
+    assert any("varies γ" in t.get_text() for t in figures.metrics_figure(comparison).texts)
     assert any("recorded the cosine" in t.get_text() for t in figures.conflict_figure(comparison).texts)
 
 
@@ -138,7 +138,7 @@ def test_conflict_shows_a_few_gammas_and_zero(comparison: Comparison) -> None:
 def test_labels_stay_clear_of_each_other_and_of_what_is_taken() -> None:
     anchors = [(50.0, 50.0), (52.0, 50.0), (54.0, 50.0)]
     taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in anchors]
-    centres = place(anchors, [(20, 8)] * 3, taken, (0, 0, 200, 200))
+    centres = place_labels(anchors, [(20, 8)] * 3, taken, (0, 0, 200, 200))
     assert all(centres)
     boxes = [(x - 10, y - 4, x + 10, y + 4) for x, y in filter(None, centres)]
     for i, a in enumerate(boxes):
@@ -147,11 +147,11 @@ def test_labels_stay_clear_of_each_other_and_of_what_is_taken() -> None:
 
 
 def test_a_label_without_room_is_left_out() -> None:
-    assert place([(5.0, 5.0)], [(50, 50)], [], (0, 0, 10, 10)) == [None]
+    assert place_labels([(5.0, 5.0)], [(50, 50)], [], (0, 0, 10, 10)) == [None]
 
 
 def test_near_points_share_a_label() -> None:
-    assert clusters([(0, 0), (1, 0), (50, 0), (2, 0)], reach=5) == [[0, 1, 3], [2]]
+    assert clusters([(0, 0), (1, 0), (50, 0), (2, 0)], radius=5) == [[0, 1, 3], [2]]
 
 
 def test_the_diverse_algorithm_has_the_larger_hypervolume() -> None:

@@ -18,7 +18,7 @@ from gradpivot.evaluate.scores import Scores
 from gradpivot.report.common import markup
 from gradpivot.report.common.wording import family, setting
 from gradpivot.report.run.page import render_page, write_page
-from gradpivot.report.run.view import gaps, history_view, payload, uphill_shares, verdict
+from gradpivot.report.run.view import history_view, missing_parts, payload, uphill_shares, verdict
 from gradpivot.results.comparison import Comparison
 
 EVIL = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
@@ -79,23 +79,23 @@ def test_the_page_has_its_parts(comparison: Comparison) -> None:
 
 def test_the_verdict_is_one_sentence(comparison: Comparison) -> None:
     assert verdict(comparison) == (
-        "CUP at γ = 0.6 forgets 99.3 % of class 3 and keeps 99.8 % of the rest; of 3 methods it comes nearest to the "
-        "retrained model (Δ 2.3 points)."
+        "CUP at γ = 0.6 forgets 99.3 % of class 3 and keeps 99.8 % of the rest; it is the closest of 3 methods to "
+        "the retrained model (Δ 2.3 points)."
     )
 
 
 def test_the_verdict_names_a_better_method(build: Any) -> None:
     cup, ws, _ = build().frontiers
     worse = replace(cup, points=cup.points[:3])
-    assert "nearest to the retrained model comes WS" in verdict(build(frontiers=[worse, ws]))
+    assert "WS is closest to the retrained model" in verdict(build(frontiers=[worse, ws]))
 
 
 def test_the_verdict_for_random_subsets_compares(build: Any) -> None:
     retrained = replace(build().retrained, scores=replace(build().retrained.scores, ua=0.05, mia=0.1))
     frontier = replace(build().frontiers[0], kind="random", reference=retrained.scores)
     comparison = build(problem={"kind": "random"}, retrained=retrained, frontiers=[frontier])
-    assert "errs on 5.5 % of the forget set (retrained: 5.0 %)" in verdict(comparison)
-    assert "Nearest to the star is best." in render_page(comparison)
+    assert "misclassifies 5.5 % of the forget set (retrained: 5.0 %)" in verdict(comparison)
+    assert "Closest to the star is best." in render_page(comparison)
 
 
 def test_text_cannot_leave_its_place(build: Any) -> None:
@@ -133,16 +133,16 @@ def test_only_our_scripts_may_run(comparison: Comparison) -> None:
     assert "unsafe-eval" not in policy
     script = next(part for part in policy.split(";") if "script-src" in part)
     assert "unsafe-inline" not in script
-    assert markup.policy(*reader.scripts[1:]) == policy
+    assert markup.security_policy(*reader.scripts[1:]) == policy
 
 
 def test_inlined_parts_cannot_end_their_element() -> None:
     for name in ("common/charts.js", "run/page.js", "standings/page.js", "common/vendor/plotly-basic.min.js"):
-        part = markup.part(name)
+        part = markup.read_asset(name)
         assert "</script" not in part.lower()
         assert "<!--" not in part
         assert "\r" not in part  # the parser would rewrite it, and the hash would no longer match
-    assert "</style" not in markup.part("common/page.css").lower()
+    assert "</style" not in markup.read_asset("common/page.css").lower()
 
 
 def test_numbers_that_json_does_not_know_become_null(build: Any) -> None:
@@ -166,34 +166,34 @@ def cases(build: Any) -> dict[str, Comparison]:
     silent = replace(cup, points=[replace(p, history={}) for p in cup.points])
     return {
         "no retrained model": build(retrained=None, frontiers=bare),
-        "walks along γ": build(frontiers=[ws, ga]),
-        "one γ only": build(frontiers=[replace(cup, points=cup.points[:1])]),
+        "varies γ": build(frontiers=[ws, ga]),
+        "only one value of γ": build(frontiers=[replace(cup, points=cup.points[:1])]),
         "All runs diverged": build(frontiers=[replace(cup, points=[replace(p, **lost) for p in cup.points])]),
-        "No run recorded its gradients": build(frontiers=[silent]),
+        "no run recorded its gradients": build(frontiers=[silent]),
         "No method has been run": build(frontiers=[], provenance={}, problem={}),
         "2 of 31 runs diverged": build(),
     }  # fmt: skip
 
 
-CASES = ["no retrained model", "walks along γ", "one γ only", "All runs diverged", "No run recorded its gradients",
+CASES = ["no retrained model", "varies γ", "only one value of γ", "All runs diverged", "no run recorded its gradients",
          "No method has been run", "2 of 31 runs diverged"]  # fmt: skip
 
 
 @pytest.mark.parametrize("gap", CASES)
 def test_the_page_says_what_is_missing(gap: str, build: Any) -> None:
     comparison = cases(build)[gap]
-    assert any(gap in line for line in gaps(comparison))
+    assert any(gap in line for line in missing_parts(comparison))
     assert gap in render_page(comparison)
 
 
 def test_a_whole_comparison_has_no_gaps(build: Any) -> None:
-    assert gaps(build(frontiers=build().frontiers[:2])) == []
+    assert missing_parts(build(frontiers=build().frontiers[:2])) == []
 
 
 def test_random_forgetting_without_a_reference_still_renders(build: Any) -> None:
     frontier = replace(build().frontiers[0], kind="random", reference=None)
     text = render_page(build(retrained=None, frontiers=[frontier], problem={"kind": "random"}))
-    assert "so no run can be recommended" in text
+    assert "and there is none" in text
 
 
 def test_shares_of_steps_uphill() -> None:
@@ -268,7 +268,7 @@ def test_a_quick_trace_of_records_recommends_without_a_retrained_model(build: An
     comparison = quick_trace_of_records(build)
     assert "CUP(gamma=0.4) is nearest with RA 99" in verdict(comparison)
     text = render_page(comparison)
-    assert "a random share forgotten" in text
+    assert "random forgetting" in text
     assert "random-wise" not in text
 
 

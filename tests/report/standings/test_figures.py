@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from gradpivot.report.common.canvas import blank_figure, plain, save_figure
+from gradpivot.report.common.canvas import blank_figure, mpl_text, save_figure
 from gradpivot.report.standings.figures import (
     dial_figure,
     hypervolumes_figure,
@@ -17,7 +17,7 @@ from gradpivot.report.standings.figures import (
     standings_figures,
     versus_figure,
 )
-from gradpivot.report.standings.plane import attained, cloud, common_front, table_clouds, view_box
+from gradpivot.report.standings.plane import attainment_surface, cloud, common_front, table_clouds, view_box
 from gradpivot.results._standings import Standings, standings
 from gradpivot.results.record import Record
 
@@ -58,19 +58,19 @@ def test_every_figure_saves_the_same_bytes_twice(found: Standings, tmp_path: Pat
 def test_any_name_can_be_drawn_and_stays_in_the_legend(name: str) -> None:
     figure = blank_figure(4, 3)
     ax = figure.subplots()
-    ax.plot([0, 1], [0, 1], label=plain(name))
-    ax.set_title(plain(name))
+    ax.plot([0, 1], [0, 1], label=mpl_text(name))
+    ax.set_title(mpl_text(name))
     ax.legend()
     figure.canvas.draw()
-    assert ax.get_legend_handles_labels()[1] == [plain(name)]
-    assert len(plain(name)) < 70
+    assert ax.get_legend_handles_labels()[1] == [mpl_text(name)]
+    assert len(mpl_text(name)) < 70
 
 
 def test_a_dollar_sign_is_not_mathematics() -> None:
     """Two dollar signs once made matplotlib parse what stands between them."""
     from matplotlib.cbook import is_math_text
 
-    assert not is_math_text(plain("costs $5 to $6"))
+    assert not is_math_text(mpl_text("costs $5 to $6"))
     assert is_math_text("costs $5 to $6")
 
 
@@ -84,7 +84,7 @@ def test_the_dial_has_a_column_a_protocol_and_a_row_a_rate(found: Standings) -> 
     lost = next(line for line in figure.axes[2].lines if line.get_label() == "some runs diverged")
     assert list(lost.get_xdata()) == [1]
     empty = dial_figure(found.tables, "WS")
-    assert [t.get_text() for t in empty.texts] == ["WS does not walk along γ here"]
+    assert [t.get_text() for t in empty.texts] == ["WS does not vary γ"]
 
 
 def test_two_series_in_the_plane(found: Standings) -> None:
@@ -99,10 +99,10 @@ def test_two_series_in_the_plane(found: Standings) -> None:
 def test_each_series_has_its_panel_and_all_share_the_front(found: Standings) -> None:
     figure = methods_figure(found.tables[0])
     titles = [ax.get_title(loc="left") for ax in figure.axes if ax.axison]
-    assert [t.split("\n")[0] for t in titles] == ["WS", "CUP", plain(AWKWARD, 30)]
+    assert [t.split("\n")[0] for t in titles] == ["WS", "CUP", mpl_text(AWKWARD, 30)]
     fronts = [
         line.get_xydata().tolist() for ax in figure.axes for line in ax.lines
-        if str(line.get_label()).startswith("front of")
+        if str(line.get_label()).startswith("Pareto front")
     ]  # fmt: skip
     assert len(fronts) == 3
     assert fronts[0] == fronts[1] == fronts[2]
@@ -163,9 +163,9 @@ def test_all_diverged_and_nothing_else(record: Build) -> None:
 def test_the_median_of_three_sets_by_hand() -> None:
     """(0.2, 0.9), (0.5, 0.5) and (0.9, 0.2): two of the three reach (0.2, 0.5) and (0.5, 0.2)."""
     sets = [[(0.2, 0.9)], [(0.5, 0.5)], [(0.9, 0.2)]]
-    assert attained(sets) == [(0.2, 0.5), (0.5, 0.2)]
-    assert attained([[], [(0.9, 0.9)], []]) == [(0, 0)]  # half of the sets reach the origin only
-    assert attained([]) == []
+    assert attainment_surface(sets) == [(0.2, 0.5), (0.5, 0.2)]
+    assert attainment_surface([[], [(0.9, 0.9)], []]) == [(0, 0)]  # half of the sets reach the origin only
+    assert attainment_surface([]) == []
 
 
 spots = st.lists(st.tuples(*[st.integers(0, 5).map(lambda i: i / 5)] * 2), max_size=4)
@@ -174,7 +174,7 @@ spots = st.lists(st.tuples(*[st.integers(0, 5).map(lambda i: i / 5)] * 2), max_s
 @settings(deadline=None)
 @given(st.lists(spots, min_size=1, max_size=5))
 def test_half_of_the_sets_reach_every_corner(sets: list[list[tuple[float, float]]]) -> None:
-    for x, y in attained(sets):
+    for x, y in attainment_surface(sets):
         reached = sum((x, y) == (0, 0) or any(a >= x and b >= y for a, b in found) for found in sets)
         assert 2 * reached >= len(sets)
 

@@ -30,7 +30,7 @@ def found(sweep: list[Record]) -> Standings:
 
 def own(text: str) -> str:
     """The page without the vendored library."""
-    return text.replace(markup.part("common/vendor/plotly-basic.min.js"), "")
+    return text.replace(markup.read_asset("common/vendor/plotly-basic.min.js"), "")
 
 
 def test_the_page_has_its_parts(found: Standings) -> None:
@@ -64,7 +64,7 @@ def test_the_payload_is_json_and_points_at_its_labels(found: Standings) -> None:
 
 
 def test_many_runs_are_thinned_out_and_the_page_says_how(found: Standings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standings_page, "MOST_DRAWN", 50)
+    monkeypatch.setattr(standings_page, "MAX_PLANE_POINTS", 50)
     table = standings_payload(found)["tables"][0]
     drawn = sum(len(series["runs"]["x"]) for series in table["series"])
     assert table["every"] == 5  # 214 finite runs

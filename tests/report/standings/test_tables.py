@@ -19,7 +19,7 @@ from gradpivot.report.common.latex import latex_text
 from gradpivot.report.standings.files import STANDINGS, write_standings
 from gradpivot.report.standings.grids import grids
 from gradpivot.report.standings.plane import cloud
-from gradpivot.report.standings.tables import STANDINGS_HEADS
+from gradpivot.report.standings.tables import STANDINGS_COLUMNS
 from gradpivot.report.standings.wording import sentences
 from gradpivot.results._standings import Standings, standings
 from gradpivot.results.record import Record
@@ -49,7 +49,7 @@ def test_the_grids_of_a_table(found: Standings, cifar: Standings) -> None:
     assert names == ["methods", "intervals", "time", "classes-hypervolume", "classes-delta", "dials"]
     assert "paper" in [g.name for g in grids(cifar.tables[0])]
     for g in grids(cifar.tables[0]):
-        assert {len(line) for line in g.lines} == {len(g.heads)}, g.name
+        assert {len(line) for line in g.lines} == {len(g.headers)}, g.name
 
 
 def test_best_and_second_best_are_marked_for_methods_only(record: Build) -> None:
@@ -57,12 +57,12 @@ def test_best_and_second_best_are_marked_for_methods_only(record: Build) -> None
     runs = [record("run", (v, 1, 1, 1), series=n) for n, v in h.items()]
     table = standings([*runs, record("retrained")])
     methods = grid(table, "methods")
-    column = methods.heads.index("H ↑ (×100)")
+    column = methods.headers.index("H ↑ (×100)")
     # 90.00 and 90.00 are equally good as printed.
     assert {line[0].text: line[column].mark for line in methods.lines} == {
         "Retrain": "", "A": "best", "B": "second", "C": "best", "D": "",
     }  # fmt: skip
-    delta = methods.heads.index("Δ ↓ (pp)")
+    delta = methods.headers.index("Δ ↓ (pp)")
     assert next(line[delta] for line in methods.lines if line[0].text == "A") == ("10.00", "best")
 
 
@@ -81,8 +81,8 @@ def test_sentences_say_who_leads_whoever_it_is(record: Build) -> None:
         "47.50, 41.15 to 53.85) and RL (difference 57.00, 44.29 to 69.71) are behind."
     )
     (alone,) = standings([record("run", (0.5, 1, 1, 1))]).tables
-    assert sentences(alone)[0] == "H: CUP is alone, with 50.00 (one set, no interval)."
-    assert sentences(alone)[-1] == "Time a run: CUP is alone, with 1.00 s (one set, no interval)."
+    assert sentences(alone)[0] == "H: CUP is the only method, with 50.00 (one set, no interval)."
+    assert sentences(alone)[-1] == "Time per run: CUP is the only method, with 1.00 s (one set, no interval)."
 
 
 def rivals_of(record: Build, differences: dict[str, tuple[float, ...]], seeds: int = 2) -> str:
@@ -102,8 +102,8 @@ def test_sentences_say_what_the_seeds_do_not_settle(record: Build) -> None:
     told = rivals_of(record, {"B": (0.05, -0.03) * 2, "C": (0.1, 0.1, 0.2, 0.2), **rest})
     assert told == (
         "H: A leads with 90.00 (95 % interval over 4 sets 90.00 to 90.00); B is tied with it; C (difference 15.00, "
-        "5.81 to 24.19) is behind on these classes, but two seeds do not settle it; the other 4 are behind, the "
-        "nearest being D (difference 30.00, 30.00 to 30.00)."
+        "5.81 to 24.19) is behind on these classes, but two seeds do not confirm it; the other 4 are behind, the "
+        "closest being D (difference 30.00, 30.00 to 30.00)."
     )
 
 
@@ -111,7 +111,7 @@ def test_sentences_on_one_seed_name_all_and_give_the_first_differences(record: B
     told = rivals_of(record, {name: (0.1 + i / 10,) * 2 for i, name in enumerate("BCDE")}, seeds=1)
     assert told.endswith(
         "B (difference 10.00, 10.00 to 10.00), C (difference 20.00, 20.00 to 20.00), D (difference 30.00, 30.00 to "
-        "30.00) and E are behind on these classes, but one seed does not settle it."
+        "30.00) and E are behind on these classes, but one seed is not enough to confirm it."
     )
 
 
@@ -122,9 +122,9 @@ def test_sentences_about_missing_sets(record: Build) -> None:
     (table,) = standings(runs).tables
     told = sentences(table)[0]
     assert "A leads with 52.50" in told
-    assert "on the 6 sets in common" in told
-    assert "B, run on other sets too or on fewer, is better on the 2 that both have (by 39.50)" in told
-    assert told.endswith("too few sets to tell C from it.")
+    assert "on the 6 shared sets" in told
+    assert "B, which ran on different sets, is better on the 2 shared ones (by 39.50)" in told
+    assert told.endswith("too few sets to separate it from C.")
 
 
 def test_markdown(found: Standings, cifar: Standings) -> None:
@@ -134,7 +134,7 @@ def test_markdown(found: Standings, cifar: Standings) -> None:
     assert "<u>" in text
     assert "The paper has no digits, class-wise." in text
     assert "&lt;i>" in text
-    assert "### Beside the paper on CIFAR-10" in STANDINGS.markdown(cifar)
+    assert "### Comparison with the paper on CIFAR-10" in STANDINGS.markdown(cifar)
     # Every line of a table has as many cells as its head.
     for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
         assert len({re.sub(r"\\\|", "", line).count("|") for line in block.splitlines()}) == 1
@@ -143,7 +143,7 @@ def test_markdown(found: Standings, cifar: Standings) -> None:
 def test_the_paper_as_context_is_labelled(sweep: list[Record]) -> None:
     told = standings(sweep, beside="cifar10")
     text = STANDINGS.markdown(told)
-    assert "### Beside the paper on CIFAR-10, context only" in text
+    assert "### Comparison with the paper on CIFAR-10, context only" in text
     assert "91.83 (0.97)" in text
     assert "CUP, paper (SVC)" not in text  # class 3 of digits is not class 3 of CIFAR-10
     assert "cifar10 (context)" in STANDINGS.csv(told)
@@ -172,7 +172,7 @@ def test_a_bracket_at_the_start_of_a_line_is_no_argument(record: Build) -> None:
 
 def test_csv_reads_back(cifar: Standings) -> None:
     lines = list(csv.DictReader(io.StringIO(STANDINGS.csv(cifar))))
-    assert tuple(lines[0]) == STANDINGS_HEADS
+    assert tuple(lines[0]) == STANDINGS_COLUMNS
     cup = {
         line["measure"]: line for line in lines
         if (line["series"], line["protocol"], line["forget"]) == ("CUP", "clean", "all")
@@ -235,12 +235,12 @@ def test_the_time_grid_says_whose_time_it_is(record: Build) -> None:
     runs = [record("run", label=str(t), seconds=t) for t in (4, 2)] + [record("run", None, seconds=0.5)]
     found = standings([*runs, record("retrained", seconds=30)])
     time = grid(found, "time")
-    cells = dict(zip(time.heads, [cell.text for cell in time.lines[-1]], strict=True))
-    assert (cells["Time a run ↓ (s)"], cells["Whole space ↓ (s)"]) == ("3.00", "6.50")
+    cells = dict(zip(time.headers, [cell.text for cell in time.lines[-1]], strict=True))
+    assert (cells["Time per run ↓ (s)"], cells["Whole space ↓ (s)"]) == ("3.00", "6.50")
     assert float(cells["Run / Retrain ↓ (%)"]) == 10
     assert float(cells["Space / Retrain ↓ (%)"]) == pytest.approx(21.67, abs=0.05)
-    assert "over finite runs" in time.caption
-    assert "not at all in the time a run" in grid(found, "methods").caption
+    assert "excludes diverged runs" in time.caption
+    assert "left out of the time per run" in grid(found, "methods").caption
 
 
 def test_the_plane_means_leave_half_done_sets_out(record: Build) -> None:
@@ -256,8 +256,8 @@ def test_the_plane_means_leave_half_done_sets_out(record: Build) -> None:
 def test_random_subsets_say_their_direction(record: Build) -> None:
     place = {"kind": "random", "forget": "10 %"}
     told = standings([record("run", **place), record("retrained", **place), record("original", **place)])
-    assert "RA → retrained (%)" in grid(told, "methods").heads
-    assert "H is taken on 1 − the gap" in STANDINGS.markdown(told)
+    assert "RA → retrained (%)" in grid(told, "methods").headers
+    assert "H uses 1 − the gap" in STANDINGS.markdown(told)
     assert max(map(len, console_text(told).splitlines())) <= 80
     unjudged = standings([record("run", **place)])
     assert [cell.text for cell in grid(unjudged, "methods").lines[0][1:]] == ["–"] * 9

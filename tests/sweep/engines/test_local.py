@@ -118,14 +118,14 @@ def test_a_run_that_always_kills_its_worker_fails_after_three_attempts(lab, engi
     assert (state.total, state.done, state.failed) == (6, 5, 1)
     _, what, why = store.failures()[0]
     assert what.startswith("CUP")
-    assert "killed by signal 9, 3 times; it may need more memory" in why
+    assert "killed by signal 9, 3 times; the run may need more memory" in why
     store.close()
 
 
 def test_workers_that_cannot_start_stop_the_sweep(lab, engine, monkeypatch):
     monkeypatch.setattr(local.sys, "executable", shutil.which("false"))
-    monkeypatch.setattr(local, "_MOST_SILENT_DEATHS", 1)
-    with pytest.raises(GradPivotError, match="worker processes keep dying; what they said is in"):
+    monkeypatch.setattr(local, "_MAX_SILENT_DEATHS", 1)
+    with pytest.raises(GradPivotError, match="worker processes keep dying; see their output in"):
         lab.sweep(engine())
     assert lab.claims() == 0
 
@@ -159,7 +159,7 @@ def test_a_sweep_that_is_stopped_loses_the_runs_in_flight_only(lab, expected, ho
         assert told(err).count("\n") == 1
         assert f"/{lab.CELLS} done" in err
         assert f"everything done is in {lab.store_folder}" in err
-        assert "Start the same command again to continue" in err
+        assert "Run the same command to continue" in err
         assert lab.claims() == 0
     hold.unlink()
     done = lab.scores()
@@ -235,7 +235,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(lab, expected, small_disk):
     hold.unlink()
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
-    full = "gradpivot: the disk is full; free some space and start the same command again to continue\n"
+    full = "gradpivot: the disk is full; free some space and run the same command to continue\n"
     assert told(err) == full
     ballast.unlink()
     done = lab.scores()

@@ -56,7 +56,7 @@ def test_an_address_with_no_cluster_is_one_line():
 def test_what_a_run_needs_is_checked():
     with pytest.raises(GradPivotError, match="--cpus is 0"):
         RayEngine("auto", cpus=0)
-    with pytest.raises(GradPivotError, match="--gpus -1"):
+    with pytest.raises(GradPivotError, match="--gpus is -1"):
         RayEngine("auto", gpus=-1)
 
 
@@ -109,7 +109,7 @@ def test_a_node_of_other_versions_stops_the_sweep(lab, engine):
             wrong = replace(job.setting, versions={"gradpivot": "0.0", "torch": "1"})
             engine.submit(replace(job, setting=wrong))
 
-    with pytest.raises(GradPivotError, match="install the same versions everywhere"):
+    with pytest.raises(GradPivotError, match="install the same versions on all nodes"):
         lab.sweep(Foreign())
 
 

@@ -29,4 +29,4 @@ def test_a_slip_gets_a_suggestion(lab, capsys):
     assert main([*words, "locl"]) == 1
     assert "there is no engine 'locl'; did you mean 'local'?" in capsys.readouterr().err
     assert main([*words, "no_such_module:start"]) == 1
-    assert "there is no module 'no_such_module'" in capsys.readouterr().err
+    assert "no module named 'no_such_module'" in capsys.readouterr().err

@@ -127,7 +127,7 @@ def test_the_index_is_rebuilt_from_the_files(tmp_path, how):
         sqlite3.connect(index).execute("CREATE TABLE records (other TEXT)").connection.close()
     again = Store(tmp_path / "s")
     if how == "older tables":
-        with pytest.raises(GradPivotError, match="delete it, it is rebuilt"):
+        with pytest.raises(GradPivotError, match="delete it, and it will be rebuilt"):
             again.records()
         return
     assert again.records() == before
@@ -137,9 +137,9 @@ def test_the_index_is_rebuilt_from_the_files(tmp_path, how):
 
 def test_damage_while_it_is_open_is_one_line(store, monkeypatch):
     store._index._connection.execute("DROP TABLE leases")
-    with pytest.raises(GradPivotError, match="delete it, it is rebuilt"):
+    with pytest.raises(GradPivotError, match="delete it, and it will be rebuilt"):
         store.claim(["a"], 1)
-    with pytest.raises(GradPivotError, match="delete it, it is rebuilt"):
+    with pytest.raises(GradPivotError, match="delete it, and it will be rebuilt"):
         store.claimed_elsewhere()
     store._index._connection.executescript(leases.TABLE)
 
@@ -185,8 +185,8 @@ class read_only:  # noqa: N801 - a context manager
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "delete that one file"),
-        ('{"schema": "gradpivot.store/1"}', "delete that one file"),
+        ("{", "delete this file only"),
+        ('{"schema": "gradpivot.store/1"}', "delete this file only"),
         ('{"schema": "gradpivot.store/9", "id": "x"}', "this version reads"),
     ],
 )
@@ -248,12 +248,12 @@ def test_export_and_import_round_trip_and_merge(store, tmp_path):
     other = Store(tmp_path / "other", create=True)
     other.put(finished_run(2, ua=0.5))
     other.put(finished_run(9))
-    assert other.take_in(tmp_path / "a.jsonl") == (2, 1, 1)
+    assert other.import_runs(tmp_path / "a.jsonl") == (2, 1, 1)
     assert {r.seed: r.point.scores.ua for r in other.records()} == {0: 0.8, 1: 0.8, 2: 0.5, 9: 0.8}
-    assert other.take_in(tmp_path / "a.jsonl") == (0, 3, 1)
+    assert other.import_runs(tmp_path / "a.jsonl") == (0, 3, 1)
     assert other.check() == (4, [])
     empty = Store(tmp_path / "empty", create=True)
-    assert empty.take_in(tmp_path / "a.jsonl") == (3, 0, 0)
+    assert empty.import_runs(tmp_path / "a.jsonl") == (3, 0, 0)
     assert empty.records() == store.records()
     empty.export(tmp_path / "b.jsonl")
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
@@ -263,14 +263,14 @@ def test_a_damaged_record_is_replaced_by_an_imported_one(store, tmp_path):
     store.put(finished_run(1))
     store.export(tmp_path / "a.jsonl")
     damage(file_of(store, finished_run(1)), "cut")
-    assert store.take_in(tmp_path / "a.jsonl") == (1, 0, 0)
+    assert store.import_runs(tmp_path / "a.jsonl") == (1, 0, 0)
     assert store.records() == [finished_run(1)]
 
 
 def test_the_same_run_twice_in_a_file_counts_once(store, tmp_path):
     line = json.dumps(seal(finished_run(1).key, finished_run(1).to_dict()))
     (tmp_path / "a.jsonl").write_text(f"{line}\n\n{line}\n")
-    assert store.take_in(tmp_path / "a.jsonl") == (1, 0, 0)
+    assert store.import_runs(tmp_path / "a.jsonl") == (1, 0, 0)
 
 
 def bad_lines() -> dict[str, str]:
@@ -294,17 +294,17 @@ def test_a_bad_line_is_named_and_nothing_is_taken_in(store, tmp_path, how):
     lines = [first, bad_lines()[how], last]
     (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(GradPivotError, match="line 2 is not an exported run"):
-        store.take_in(tmp_path / "a.jsonl")
+        store.import_runs(tmp_path / "a.jsonl")
     assert store.records() == []
     assert not list(tmp_path.rglob("evil*"))
 
 
 def test_files_that_are_no_export(store, tmp_path):
     with pytest.raises(GradPivotError, match="cannot read"):
-        store.take_in(tmp_path / "none")
+        store.import_runs(tmp_path / "none")
     (tmp_path / "b").write_bytes(b"\xff\xfe")
     with pytest.raises(GradPivotError, match="UTF-8"):
-        store.take_in(tmp_path / "b")
+        store.import_runs(tmp_path / "b")
 
 
 def test_a_failure_does_not_follow_a_run_that_another_has_done(store):
@@ -319,8 +319,8 @@ def test_an_export_that_was_changed_is_refused(store, tmp_path):
     text = (tmp_path / "out.jsonl").read_text()
     (tmp_path / "out.jsonl").write_text(text.replace('"seed": 1', '"seed": 7'))
     other = Store(tmp_path / "other", create=True)
-    with pytest.raises(GradPivotError, match="its checksum is wrong"):
-        other.take_in(tmp_path / "out.jsonl")
+    with pytest.raises(GradPivotError, match="wrong checksum"):
+        other.import_runs(tmp_path / "out.jsonl")
     assert other.records() == []
 
 

@@ -10,9 +10,9 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, GA, RL, WS, ForgetSplit, SalUn
-from gradpivot.dial.ramp import asked_degree
+from gradpivot.dial.ramp import target_degree
 from gradpivot.errors import GradPivotError
-from gradpivot.loop.gradients import LossesOfStep
+from gradpivot.loop.gradients import StepLosses
 from gradpivot.loop.loop import Loop
 from gradpivot.methods.retrain import Retrain
 from gradpivot.runs.training import FitToAll
@@ -144,7 +144,7 @@ def test_other_class_aims_at_another_classes_prediction_and_lets_no_gradient_thr
 def test_other_classes_are_drawn_uniformly_from_the_others():
     labels = torch.ones(6000, dtype=torch.long)
     with isolated(0):
-        drawn = Diffusion(classes=4)._taught("other_class", labels)
+        drawn = Diffusion(classes=4)._teacher_labels("other_class", labels)
     shares = torch.bincount(drawn, minlength=4) / 6000
     assert shares[1] == 0
     torch.testing.assert_close(shares[[0, 2, 3]], torch.full((3,), 1 / 3), atol=0.03, rtol=0)
@@ -293,14 +293,14 @@ def test_what_a_run_may_cost_is_more_than_good_runs_did():
         Diffusion(retain_budget=-1)
 
 
-def test_what_people_get_wrong_is_told():
+def test_wrong_settings_raise():
     with pytest.raises(GradPivotError, match="num_class_embeds=4"):
         TASK.retain_loss(TinyNoise(classes=2), BATCH)
     with pytest.raises(GradPivotError, match="outside 0 … 2"):
         TASK.retain_loss(tiny(), (BATCH[0], BATCH[1] + 1))
     with pytest.raises(GradPivotError, match="n×c×h×w"):
         TASK.retain_loss(tiny(), (BATCH[0].flatten(1), BATCH[1]))
-    with pytest.raises(GradPivotError, match="predicts no label"):
+    with pytest.raises(GradPivotError, match="do not predict labels"):
         TASK.predict(tiny(), BATCH)
     with pytest.raises(GradPivotError, match="use no_class"):
         Diffusion(classes=1).forget_loss(TinyNoise(1), (BATCH[0], BATCH[1] * 0), objective("other_class"))
@@ -308,7 +308,7 @@ def test_what_people_get_wrong_is_told():
         Diffusion(label_dropout=1)
     with pytest.raises(GradPivotError, match="beta_start"):
         Diffusion(beta_start=0.5, beta_end=0.1)
-    with pytest.raises(GradPivotError, match="not of classification"):
+    with pytest.raises(GradPivotError, match="not classification"):
         Classification().forget_loss(trained(), blobs().tensors, objective("negative_mse"))
 
 
@@ -329,7 +329,7 @@ def _equal(one: nn.Module, other: nn.Module) -> bool:
 
 def test_seeds_of_steps_are_those_of_several_processes():
     """What one process draws with on the retain side is the seed that each of several draws with."""
-    losses = LossesOfStep(seed=4, step=0, parts=(None, None), replicas=None, passes=None)
+    losses = StepLosses(seed=4, step=0, parts=(None, None), replicas=None, passes=None)
     assert losses._draws_seed("retain") == derive(4, "step", 0, "retain")
     assert losses._draws_seed("forget") == derive(4, "step", 0)
 
@@ -348,24 +348,24 @@ OBJECTIVES = ["other_class", "no_class", "negative_mse", "unlikelihood"]
 def test_a_label_that_says_nothing_is_forgotten(name):
     with isolated(0):
         model = Deaf()
-        told = TASK.forgetting(model, forgotten(), objective(name))
-    torch.testing.assert_close(told.degree, torch.ones_like(told.degree))
+        found = TASK.forgetting(model, forgotten(), objective(name))
+    torch.testing.assert_close(found.degree, torch.ones_like(found.degree))
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_the_loss_beside_the_degree_is_the_forget_loss(name):
     batch = forgotten()
     with isolated(1):
-        told = TASK.forgetting(tiny(), batch, objective(name))
+        found = TASK.forgetting(tiny(), batch, objective(name))
     with isolated(1):
-        torch.testing.assert_close(told.loss, TASK.forget_loss(tiny(), batch, objective(name)))
+        torch.testing.assert_close(found.loss, TASK.forget_loss(tiny(), batch, objective(name)))
 
 
 def test_the_degree_is_what_the_label_adds_to_the_prediction():
     """1 − (e_∅ − e_c)/unit, sample by sample, of the same noise."""
     model, (images, labels) = tiny(), forgotten()
     with isolated(2):
-        told = TASK.forgetting(model, (images, labels), objective("no_class"))
+        found = TASK.forgetting(model, (images, labels), objective("no_class"))
     with isolated(2), torch.no_grad():
         clean, _ = TASK.clean(model, (images, labels))
         noisy = TASK.noised(clean)
@@ -374,24 +374,24 @@ def test_the_degree_is_what_the_label_adds_to_the_prediction():
             for asked in (torch.full_like(labels, TASK.no_class), labels)
         ]
     expected = 1 - (errors[0] - errors[1]) / TASK.loss_unit
-    torch.testing.assert_close(told.degree, expected.double(), rtol=1e-5, atol=1e-6)
-    assert told.degree.std() > 0
+    torch.testing.assert_close(found.degree, expected.double(), rtol=1e-5, atol=1e-6)
+    assert found.degree.std() > 0
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_the_degree_alone_is_the_same(name):
     batch = forgotten()
     with isolated(1):
-        told = TASK.forgetting(tiny(), batch, objective(name))
+        found = TASK.forgetting(tiny(), batch, objective(name))
     with isolated(1):
         alone = TASK.degree(tiny(), batch, objective(name))
-    torch.testing.assert_close(alone, told.degree)
+    torch.testing.assert_close(alone, found.degree)
     assert not alone.requires_grad
 
 
 @pytest.mark.parametrize("ask", [TASK.forgetting, TASK.degree])
 def test_noise_images_have_no_degree(ask):
-    with pytest.raises(GradPivotError, match="noise_image looks at no image"):
+    with pytest.raises(GradPivotError, match="noise_image uses no forget samples"):
         ask(tiny(), forgotten(), objective("noise_image"))
 
 
@@ -428,7 +428,7 @@ def test_cup_lands_on_the_degree_that_was_asked_for():
     shares = [forgotten_share(gamma) for gamma in (0.0, 0.4, 1.0)]
     # Known limit: with three of six training seeds it misses the degree, mostly by staying near the original.
     # Each look has its own noise: 200 samples tell a share of the way to within some 10 points.
-    for share, asked in zip(shares, (0, asked_degree(0.4), 1), strict=True):
+    for share, asked in zip(shares, (0, target_degree(0.4), 1), strict=True):
         assert share == pytest.approx(asked, abs=0.15)
 
 

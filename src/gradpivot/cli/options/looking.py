@@ -1,4 +1,4 @@
-"""What there is and what came out: the options of methods, rerun, report and completion."""
+"""Options of methods, rerun, report and completion."""
 
 from __future__ import annotations
 
@@ -13,49 +13,55 @@ __all__ = ["CompletionOptions", "MethodsOptions", "ReportOptions", "RerunOptions
 
 @dataclass(frozen=True, kw_only=True)
 class MethodsOptions:
-    """List the methods with their settings.
+    """List the unlearning methods.
 
-    example: gradpivot methods --json
+    example: gradpivot methods
+
+    example: gradpivot methods "*grad" --json
     """
 
     pattern: tyro.conf.Positional[str] = "*"
-    """Only names that match this shell pattern; or yours as my_module:MyMethod."""
+    """Only names that match this shell pattern, or your own method as my_module:MyMethod."""
     json: bool = False
     """Print names, settings and defaults as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RerunOptions:
-    """Run the settings in a run folder again and check that the scores are the same.
+    """Repeat a run and check that the scores are identical.
 
     example: gradpivot rerun runs/first
     """
 
     folder: tyro.conf.Positional[Path]
-    """A folder that 'gradpivot unlearn' made."""
+    """A folder from 'gradpivot unlearn'."""
     out: Path | None = None
-    """Keep the second run here; it is thrown away if not given."""
+    """Keep the second run here. By default it is discarded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """Make tables, figures and the page again from a results.json; needs no torch.
+    """Show a finished run, or rebuild the page of a demo or trace.
 
-    example: gradpivot report demo/results.json
+    Doesn't need torch.
+
+    example: gradpivot report demo
+
+    example: gradpivot report runs/first
     """
 
     results: tyro.conf.Positional[Path]
-    """A results.json."""
+    """A results.json, its folder (demo, trace), or a run folder (unlearn, train)."""
     out: Path | None = None
-    """Where to; beside the results if not given."""
+    """Output folder; by default next to the results."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompletionOptions:
-    """Print a completion script for your shell.
+    """Print a shell completion script.
 
     example: gradpivot completion bash > ~/.local/share/bash-completion/completions/gradpivot
     """
 
     shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]]
-    """Which shell."""
+    """The shell."""

@@ -1,13 +1,14 @@
-"""What is taken from the paper: the options of 'gradpivot reproduce'."""
+"""Options of 'gradpivot reproduce'."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from gradpivot.cli.options.fields import COMPUTING
 from gradpivot.cli.options.running import RunOptions
 
 __all__ = [
@@ -24,72 +25,72 @@ class ReproduceToyOptions(RunOptions):
     """
 
     out: Path = Path("runs/toy")
-    """Where the figure and the accuracies go."""
+    """Output folder."""
     seeds: int = 20
-    """How many seeds, from 0 on, the medians are over; --seed is the one that is drawn."""
+    """Number of seeds for the medians, starting at 0. The figure shows --seed."""
     json: bool = False
-    """Print the accuracies as JSON on standard output."""
+    """Print the accuracies as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceDigitsOptions(RunOptions):
-    """CUP, WS and GA over equal-size spaces on digits, in our defaults and as printed, over several seeds.
+    """CUP, WS and GA on digits, over spaces of equal size and several seeds.
 
     example: gradpivot reproduce digits --seeds 5 --out runs/digits
     """
 
     out: Path = Path("runs/digits")
-    """Where the tables go; finished runs in it are not done again."""
+    """Output folder. Finished runs in it are kept."""
     seeds: int = 5
-    """How many seeds, from --seed on; each trains its own original and reference."""
+    """Number of seeds, starting at --seed. Each trains its own original and reference."""
     forget: Annotated[int, tyro.conf.arg(name="class")] = 3
-    """Which digit to forget."""
+    """The digit to forget."""
     json: bool = False
-    """Print the summary as JSON on standard output."""
+    """Print the summary as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperSweep:
-    """What every experiment of the paper has that is a sweep."""
+    """Options of the paper's experiments that are sweeps."""
 
     protocols: str = "all"
     """Only these protocols: paper (as printed) or clean (our defaults)."""
     jobs: int | None = None
-    """Runs at once; as many as there are cores if not given."""
-    threads: int = 1
-    """Threads of each run; last digits depend on it."""
+    """Worker processes; one per core by default."""
+    threads: int = field(default=1, metadata=COMPUTING)
+    """CPU threads per run. The last digits of a result depend on it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceCifar10ClassOptions(PaperSweep):
-    """The paper's main experiment: forgetting a class of CIFAR-10, from a pretrained ResNet-18.
+    """The paper's main experiment: a pretrained ResNet-18 forgets a class of CIFAR-10.
 
-    A sweep and its comparison with the paper's numbers; killed or interrupted, the same command goes on. Needs
-    'gradpivot data get cifar10 resnet18-cifar10'. A run takes about 25 minutes of two cores.
+    Runs a sweep and compares it with the paper's numbers. An interrupted command continues when started again. Needs
+    'gradpivot data get cifar10 resnet18-cifar10'. A run takes about 25 minutes on two cores.
 
     example: gradpivot reproduce cifar10-class --classes 0 --methods cup,ws
     """
 
     out: Path = Path("runs/cifar10-class")
-    """Where the tables, figures and the page go; finished runs are kept in its folder 'store'."""
+    """Output folder. Finished runs are kept in its folder 'store'."""
     preset: Literal["short", "full"] = "short"
-    """short: CUP and WS at twelve settings. full: every method over the paper's spaces with a retrained reference."""
+    """short: CUP and WS at twelve settings. full: every method over the paper's spaces, and retraining."""
     classes: str | None = None
-    """Forget these classes, one at a time: 0, or 0,5, or 0-9. 0 for short and all ten for full if not given."""
+    """Forget these classes one at a time: 0, or 0,5, or 0-9. By default 0 for short, all ten for full."""
     methods: str = "all"
     """Only these methods, for example cup,ws."""
     seeds: int | None = None
-    """How many seeds, from 0 on: 1 for short, 5 for full if not given."""
+    """Number of seeds, starting at 0. By default 1 for short, 5 for full."""
     json: bool = False
-    """Print the standings as JSON on standard output."""
+    """Print the comparison as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceVaeOptions(RunOptions):
-    """The paper's VAE figure: the latent map of an autoencoder of MNIST, the digit 3 forgotten over γ.
+    """The paper's VAE figure: latent maps of an MNIST VAE that forgets a digit over γ.
 
-    Also the share of the map that a classifier calls 3, and what became of the other digits. Killed or interrupted, the
-    same command goes on. Needs 'gradpivot data get mnist'; some ten minutes of one core.
+    Writes the maps as a figure and an animated GIF, and how much of each map is still the digit. An interrupted
+    command continues when started again. Needs 'gradpivot data get mnist'; about five minutes on one core.
 
     example: gradpivot reproduce vae --out runs/vae
 
@@ -97,25 +98,25 @@ class ReproduceVaeOptions(RunOptions):
     """
 
     out: Path = Path("runs/vae")
-    """Where figure, table and numbers go; finished models are kept in its folder 'models'."""
+    """Output folder. Finished models are kept in its folder 'models'."""
     preset: Literal["full", "small"] = "full"
     """full: MNIST. small: scikit-learn's 8×8 digits, offline, in about a minute."""
     protocol: Literal["clean", "paper"] = "clean"
-    """clean: a forgetting loss that stops, in the decoder. paper: −ELBO in the whole model, as printed."""
+    """clean: a bounded forgetting loss in the decoder. paper: −ELBO in the whole model, as printed."""
     values: tuple[float, ...] = ()
-    """Values of γ, a panel each; 0, 0.1, 0.3, 0.5, 0.7, 0.9 if not given."""
+    """Values of γ, one map each; 0, 0.1, 0.3, 0.5, 0.7, 0.9 by default."""
     forget: Annotated[int, tyro.conf.arg(name="class")] = 3
-    """Which digit to forget."""
+    """The digit to forget."""
     json: bool = False
-    """Print the numbers as JSON on standard output."""
+    """Print the numbers as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceDdpmOptions(PaperSweep):
-    """The paper's generation experiment: a class taken out of a class-conditional diffusion model.
+    """The paper's generation experiment: a diffusion model forgets a class.
 
-    A sweep of CUP, SalUn and SA, each model judged by samples from the same noise, and tables, pictures and a page
-    of them; killed or interrupted, the same command goes on. Needs the extra 'diffusion'.
+    Sweeps CUP, SalUn and SA, scores samples drawn from the same noise, and writes tables, pictures and a page. An
+    interrupted command continues when started again. Needs the extra 'diffusion'.
 
     example: gradpivot reproduce ddpm --preset small --out runs/ddpm
 
@@ -123,16 +124,16 @@ class ReproduceDdpmOptions(PaperSweep):
     """
 
     out: Path = Path("runs/ddpm")
-    """Where tables, pictures and the page go; finished runs are kept in its folder 'store'."""
+    """Output folder. Finished runs are kept in its folder 'store'."""
     preset: Literal["small", "full"] = "small"
     """small: MNIST at 16×16, for a CPU; needs 'gradpivot data get mnist'. full: the paper's CIFAR-10, for GPUs."""
     classes: str | None = None
-    """Forget these classes, one at a time: 3, or 0-9. 3 for small and all ten for full if not given."""
+    """Forget these classes one at a time: 3, or 0-9. By default 3 for small, all ten for full."""
     methods: str = "all"
     """Only these methods, for example cup,salun."""
     seeds: int | None = None
-    """How many seeds, from 0 on; 1 if not given."""
-    gpus: float = 0.0
-    """GPUs of each run."""
+    """Number of seeds, starting at 0; 1 by default."""
+    gpus: float = field(default=0.0, metadata=COMPUTING)
+    """GPUs per run."""
     json: bool = False
-    """Print the comparison as JSON on standard output."""
+    """Print the comparison as JSON."""

@@ -1,23 +1,29 @@
-"""Many runs in a store: the options of sweep, compare, recipes and store."""
+"""Options of the commands around a store of runs: sweep, compare, recipes and store."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import tyro
+
+from gradpivot.cli.options.fields import COMPUTING, named
+from gradpivot.sweep import list_engines
 
 __all__ = [
     "CompareOptions", "RecipesOptions", "StoreCheckOptions", "StoreExportOptions", "StoreImportOptions",
     "SweepOptions",
 ]  # fmt: skip
 
+_ENGINES = f"Where runs execute: {', '.join(list_engines())}, or yours as my_module:start."
+
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """Run every method of a recipe over its settings, classes and seeds, on all cores or a cluster.
+    """Run every method of a recipe over its settings, classes and seeds.
 
-    Finished runs are kept in the store; killed or interrupted, the same command does only what is missing.
+    Finished runs are kept in the store. An interrupted sweep does only what is missing when started again.
 
     example: gradpivot sweep digits --store runs/digits --classes 0-9 --seeds 3 --jobs 2
 
@@ -25,68 +31,68 @@ class SweepOptions:
     """
 
     recipe: tyro.conf.Positional[str]
-    """One of 'gradpivot recipes', or a YAML file of your own."""
+    """A name from 'gradpivot recipes', or a YAML file."""
     store: Path = Path("runs/store")
-    """The folder finished runs are kept in; several sweeps may share it, also at the same time."""
+    """Folder for finished runs. Several sweeps may share it, even at the same time."""
     classes: str | None = None
-    """Forget these classes, one at a time (3, or 3,5, or 0-9), in the place of what the recipe says."""
+    """Forget these classes one at a time (3, or 3,5, or 0-9) instead of the recipe's."""
     fraction: float | None = None
-    """Forget this random share of the training data, in the place of what the recipe says."""
+    """Forget this random fraction of the training data instead of the recipe's."""
     seeds: int | None = None
-    """How many seeds, from 0 on; each has its own original, references and subsets."""
+    """Number of seeds, starting at 0. Each seed has its own original, reference and subsets."""
     methods: str = "all"
     """Only these methods, for example cup,ws."""
-    without: str = ""
-    """All methods but these, for example cagrad,mgda."""
+    without: str = field(default="", metadata=named("METHODS"))
+    """All methods except these, for example cagrad,mgda."""
     protocols: str = "all"
-    """Only these protocols: paper (as printed), clean (our corrections), or the recipe's own."""
+    """Only these protocols: paper (as printed), clean (our defaults), or the recipe's own."""
     jobs: int | None = None
-    """Worker processes; as many as there are cores if not given."""
-    threads: int = 1
-    """Threads of each worker. Small models are fastest with one; last digits depend on it."""
-    engine: str = "local"
-    """Where runs are done: local (processes on this machine), ray (a cluster; the extra 'ray'), one that is installed,
-    or yours as my_module:start."""
-    address: str = "auto"
-    """The Ray cluster: auto, or the head's host:port."""
-    cpus: float = 1.0
-    """CPUs that Ray sets aside for each run."""
-    gpus: float = 0.0
-    """GPUs that Ray sets aside for each run, for example 0.25; runs are then on the GPU."""
-    config: Path | None = None
-    """Read options from this YAML file (option: value); options typed here win."""
+    """Worker processes; one per core by default."""
+    threads: int = field(default=1, metadata=COMPUTING)
+    """CPU threads per worker. The last digits of a result depend on it."""
+    engine: Annotated[str, tyro.conf.arg(help=_ENGINES)] = field(default="local", metadata=COMPUTING)
+    address: str = field(default="auto", metadata=named("HOST:PORT", COMPUTING))
+    """Address of the Ray cluster."""
+    cpus: float = field(default=1.0, metadata=COMPUTING)
+    """CPUs that Ray reserves per run."""
+    gpus: float = field(default=0.0, metadata=COMPUTING)
+    """GPUs that Ray reserves per run, for example 0.25. Runs then use the GPU."""
+    config: Path | None = field(default=None, metadata=COMPUTING)
+    """Read options from this YAML file (option: value). Options typed here win."""
     json: bool = False
-    """Print how it ended as JSON on standard output."""
+    """Print the final state as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """Compare the finished runs of a store: the paper's tables, who wins on what, figures, a page. Needs no torch.
+    """Compare the finished runs of a store: tables, figures, a page.
+
+    Doesn't need torch. The sweep may still be running.
 
     example: gradpivot compare runs/digits
 
-    example: gradpivot compare runs/digits --out docs/results/digits --formats markdown,latex,html,figures
+    example: gradpivot compare runs/digits --out tables --formats markdown,latex,html,figures
     """
 
     store: tyro.conf.Positional[Path]
-    """The store that 'gradpivot sweep' filled; it may still be filling it."""
+    """The sweep's store."""
     out: Path | None = None
-    """Write files here; without it the tables are only printed."""
+    """Write files here; by default the tables are only printed."""
     formats: str = "all"
     """What to write: markdown, latex, csv, json, html, figures."""
-    beside: str | None = None
-    """Print the paper's numbers for this data set (cifar10, svhn) beside ours, where it has no own counterpart."""
+    beside: str | None = field(default=None, metadata=named("DATASET"))
+    """Print the paper's numbers for this dataset (cifar10, svhn) next to ours."""
     methods: str = "all"
     """Only these series or methods."""
     protocols: str = "all"
     """Only these protocols."""
     json: bool = False
-    """Print the standings as JSON on standard output."""
+    """Print the comparison as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecipesOptions:
-    """List the recipes, or check and show one: yours or ours.
+    """List the recipes for sweeps, or check and show one.
 
     example: gradpivot recipes
 
@@ -94,14 +100,14 @@ class RecipesOptions:
     """
 
     recipe: tyro.conf.Positional[str | None] = None
-    """A recipe's name, or a YAML file; all are listed if not given."""
+    """A recipe's name, or a YAML file. Without it all recipes are listed."""
     json: bool = False
-    """Print as JSON, with every setting spelled out."""
+    """Print as JSON with every setting."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InStore:
-    """What the commands on a store that is there have."""
+    """Options of the commands on an existing store."""
 
     store: tyro.conf.Positional[Path]
     """The store."""
@@ -109,33 +115,33 @@ class InStore:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreExportOptions(InStore):
-    """Write a store's finished runs as JSON lines, to be committed or merged.
+    """Write a store's finished runs as JSON lines.
 
     example: gradpivot store export runs/digits digits.jsonl
     """
 
     file: tyro.conf.Positional[Path]
-    """Where to."""
+    """The file to write."""
     pictures: bool = True
-    """Also what generators drew, nine tenths of such a file; leave it out of what is committed."""
+    """Leave out the samples of generators, which are nine tenths of such a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoreImportOptions:
-    """Take exported runs into a store; those it has already stay as they are.
+    """Add exported runs to a store. Runs that are already there stay.
 
     example: gradpivot store import runs/all digits.jsonl
     """
 
     store: tyro.conf.Positional[Path]
-    """The store; made if it is not there."""
+    """The store; created if missing."""
     file: tyro.conf.Positional[Path]
-    """What 'gradpivot store export' wrote."""
+    """A file from 'gradpivot store export'."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoreCheckOptions(InStore):
-    """Read every finished run of a store, check it, and name what is damaged.
+    """Verify the checksum of every finished run.
 
     example: gradpivot store check runs/digits
     """

@@ -1,1 +1,1 @@
-"""Getting data: the catalogue, official sources and registry packages, the checked cache."""
+"""Catalogue, download from official sources and registry packages, verified cache."""

@@ -1,7 +1,6 @@
-"""Reading files out of other people's archives: named members only, into memory, within limits, nothing executed.
+"""Read named members of untrusted archives into memory, within size limits, without executing anything.
 
-Nothing is ever written under a name that an archive chose. Archives that try tricks are refused all the same: names
-that climb out of their folder, links in the place of content, sizes beyond what the content can have, a name twice.
+Never writes a file under a name from the archive. Refuses path traversal, links, oversized members and duplicate names.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ __all__ = ["gunzipped", "read_members"]
 _UNPACK_CHUNK = 2**20
 _MEMBERS = 10_000
 _SLACK = 2**28
-"""What an archive may hold beside what is wanted of it. A tar's own headers are read whole before anybody can count."""
+"""Bytes an archive may contain besides the wanted members. tarfile reads headers whole before they can be counted."""
 _BROKEN = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, gzip.BadGzipFile, EOFError, NotImplementedError,
     UnicodeDecodeError, ValueError, RuntimeError, OverflowError,
@@ -39,18 +38,18 @@ _PACKED_TAR = ((b"\x1f\x8b", ".gz"), (b"\xfd7zXZ\0", ".xz"), (b"BZh", ".bz2"))
 
 
 def read_members(path: Path, limits: Mapping[str, int], whole: int | None = None) -> dict[str, bytes]:
-    """The members of an archive whose last name component is in ``limits``, by that name.
+    """Read the members of an archive whose file name is in ``limits``, by that name.
 
-    Zip (and so wheels), tar (plain or packed with gzip, xz or bzip2) and Debian packages; a file that is none of
-    these is its own only member.
+    Reads zip files (including wheels), tar files (plain or compressed with gzip, xz or bzip2) and Debian packages. A
+    plain file named in ``limits`` is its own only member.
 
     Args:
         path: The archive.
-        limits: How many bytes each wanted member may have at most.
-        whole: How many bytes a packed archive may unpack to in all; what is wanted and 256 MiB if not given.
+        limits: Maximum size of each wanted member in bytes.
+        whole: Maximum decompressed size of the archive; by default the sum of ``limits`` plus 256 MiB.
 
     Raises:
-        GradPivotError: if the archive is damaged, or hostile.
+        GradPivotError: if the archive is damaged or unsafe.
     """
     whole = sum(limits.values()) + _SLACK if whole is None else whole
     try:
@@ -74,25 +73,25 @@ def read_members(path: Path, limits: Mapping[str, int], whole: int | None = None
     except FileNotFoundError:
         raise GradPivotError(f"there is no file {path}") from None
     except _BROKEN as error:
-        raise GradPivotError(f"{path.name} is damaged or cut short ({_one_line(error)}); get it again") from None
+        raise GradPivotError(f"{path.name} is damaged or truncated ({_one_line(error)}); download it again") from None
     except OSError as error:
-        # gzip and bz2 say "not a gzipped file" or "Invalid data stream" with an OSError that has no number; a zip file
-        # whose directory is moved has members before its start, and seeking there is an invalid argument.
+        # gzip and bz2 report damage as an OSError without errno. A zip file with a shifted directory has members
+        # before its start; seeking there raises EINVAL.
         if error.errno not in (None, errno.EINVAL):
             raise
-        raise GradPivotError(f"{path.name} is damaged or cut short ({_one_line(error)}); get it again") from None
+        raise GradPivotError(f"{path.name} is damaged or truncated ({_one_line(error)}); download it again") from None
     raise GradPivotError(
-        f"{path.name} is no archive that can be read here; give a zip, wheel, tar or Debian package, or a folder"
+        f"{path.name} is not a supported archive; pass a zip, wheel, tar or Debian package, or a folder"
     )
 
 
 def gunzipped(data: bytes, name: str, limit: int) -> bytes:
-    """What a gzip file in memory unpacks to, at most ``limit`` bytes."""
+    """Decompress a gzip file in memory, to at most ``limit`` bytes."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             return _bounded(file, name, limit, None)
     except (OSError, EOFError, zlib.error) as error:
-        raise GradPivotError(f"{name} is damaged or cut short ({_one_line(error)}); get it again") from None
+        raise GradPivotError(f"{name} is damaged or truncated ({_one_line(error)}); download it again") from None
 
 
 def _from_zip(path: Path, file: IO[bytes], limits: Mapping[str, int]) -> dict[str, bytes]:
@@ -109,9 +108,9 @@ def _from_zip(path: Path, file: IO[bytes], limits: Mapping[str, int]) -> dict[st
                 raise _refused(path, f"{member.filename!r} is a link or a device, not a file")
             if member.flag_bits & 1:
                 raise _refused(path, f"{member.filename!r} is encrypted")
-            # The other methods unpack a whole chunk before anybody can count: a kilobyte may become a gigabyte.
+            # Other methods decompress whole chunks at once: a kilobyte may become a gigabyte.
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise _refused(path, f"{member.filename!r} is packed in a way that wheels and data do not use")
+                raise _refused(path, f"{member.filename!r} uses an unsupported compression method")
             _check_new(name, found, path)
             _check_size(name, member.file_size, limits[name], path)
             with archive.open(member) as content:
@@ -122,7 +121,7 @@ def _from_zip(path: Path, file: IO[bytes], limits: Mapping[str, int]) -> dict[st
 def _from_tar(path: Path, stream: Any, limits: Mapping[str, int], whole: int) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     bounded: Any = _Counted(stream, whole, path)
-    # "r|" reads front to back once: nothing is seeked, so nothing is unpacked twice.
+    # "r|" streams without seeking, so nothing is decompressed twice.
     with tarfile.open(fileobj=bounded, mode="r|") as archive:
         for count, member in enumerate(archive):
             if count >= _MEMBERS:
@@ -138,7 +137,7 @@ def _from_tar(path: Path, stream: Any, limits: Mapping[str, int], whole: int) ->
             assert content is not None
             found[name] = _bounded(content, name, limits[name], path)
             if len(found[name]) != member.size:
-                raise GradPivotError(f"{path.name} is cut short in {name}; get it again")
+                raise GradPivotError(f"{path.name} is truncated in {name}; download it again")
     return found
 
 
@@ -159,14 +158,14 @@ def _from_deb(path: Path, file: IO[bytes], limits: Mapping[str, int], whole: int
             with _by_dpkg(path) as stream:
                 return _from_tar(path, stream, limits, whole)
         file.seek(size + size % 2, 1)
-    raise GradPivotError(f"{path.name} is no whole Debian package; get it again")
+    raise GradPivotError(f"{path.name} is not a complete Debian package; download it again")
 
 
 @contextmanager
 def _by_dpkg(path: Path) -> Iterator[IO[bytes]]:
-    """Ubuntu packs with zstd, which Python cannot read; dpkg-deb unpacks it and runs nothing of the package."""
+    """Decompress zstd, which Ubuntu uses and Python cannot read, with dpkg-deb; it runs no code of the package."""
     if (tool := shutil.which("dpkg-deb")) is None:
-        raise GradPivotError(f"{path.name} is packed with zstd and dpkg-deb is not here; unpack it and name the folder")
+        raise GradPivotError(f"{path.name} needs dpkg-deb, which is not installed; unpack it and pass the folder")
     with subprocess.Popen([tool, "--fsys-tarfile", str(path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
@@ -176,7 +175,7 @@ def _by_dpkg(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Counted:
-    """A stream that refuses to give more than it may: what a bomb unpacks to is never all made."""
+    """A stream that fails beyond ``limit`` bytes, so that a decompression bomb is never fully expanded."""
 
     def __init__(self, stream: Any, limit: int, path: Path) -> None:
         self._stream, self._left, self._limit, self._path = stream, limit, limit, path
@@ -190,7 +189,7 @@ class _Counted:
 
 
 class _Part(io.RawIOBase):
-    """The next ``size`` bytes of a file as a file of their own."""
+    """The next ``size`` bytes of a file as a file object."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file, self._left = file, size
@@ -206,7 +205,7 @@ class _Part(io.RawIOBase):
 
 
 def _bounded(stream: Any, name: str, limit: int, path: Path | None) -> bytes:
-    """All of a stream, never more than ``limit`` bytes: what a header declares need not be what follows."""
+    """Read a whole stream of at most ``limit`` bytes; the size in the header may be false."""
     parts, left = [], limit
     while data := stream.read(min(_UNPACK_CHUNK, left + 1)):
         left -= len(data)
@@ -219,19 +218,19 @@ def _bounded(stream: Any, name: str, limit: int, path: Path | None) -> bytes:
 def _check_size(name: str, size: int, limit: int, path: Path | None) -> None:
     if size > limit:
         where = f" in {path.name}" if path is not None and path.name != name else ""
-        raise GradPivotError(f"{name}{where} is too large: more than the {limit:,} bytes it can have")
+        raise GradPivotError(f"{name}{where} is too large; the limit is {limit:,} bytes")
 
 
 def _check_new(name: str, found: Mapping[str, bytes], path: Path) -> None:
     if name in found:
-        raise _refused(path, f"it holds {name} twice")
+        raise _refused(path, f"it contains {name} twice")
 
 
 def _checked_name(name: str, path: Path) -> str:
-    """The last component of a member's name, if the name stays inside its folder."""
+    """The file name of a member; refuses paths that leave the archive."""
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts or ":" in (parts.parts or ("",))[0]:
-        raise _refused(path, f"the name {name!r} leads out of the archive")
+        raise _refused(path, f"the path {name!r} leaves the archive")
     return parts.name
 
 

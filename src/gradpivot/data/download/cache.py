@@ -1,7 +1,7 @@
-"""The one folder that data and weights are kept in, and what makes a file in it trustworthy.
+"""Cache of data and weights.
 
-Each entry has a sub-folder with its file and a manifest: where the file came from, its size, its SHA-256. A file is
-handed out only if it is the one that the manifest describes.
+Each entry has a folder with its file and a manifest: source, size, SHA-256. A file is used only if it matches its
+manifest.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ __all__ = [
 MANIFEST_SCHEMA = "gradpivot.data/1"
 _MANIFEST = "manifest.json"
 State = Literal["here", "not here", "damaged"]
-# Files whose digest was right, by what the file system says of them: a sweep loads the same file again and again.
-_trusted: dict[tuple[Any, ...], str] = {}
+# Digests of files by path, size and times: a sweep loads the same file many times.
+_digests: dict[tuple[Any, ...], str] = {}
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is known of a cached file.
+    """Description of a cached file.
 
     Attributes:
-        name: The entry.
-        file: The file's name.
-        size: In bytes.
-        sha256: Of the file.
-        source: Where its content came from, in words.
-        licence: Under which terms.
-        date: When it was got.
-        schema: The form of this record.
+        name: Name of the catalogue entry.
+        file: File name.
+        size: Size in bytes.
+        sha256: SHA-256 of the file.
+        source: Origin of the content.
+        licence: Licence of the content.
+        date: Date of the download.
+        schema: Schema of this manifest.
     """
 
     name: str
@@ -62,18 +62,17 @@ class Manifest:
 
 
 def data_folder() -> Path:
-    """The cache: ``GRADPIVOT_DATA``, or ``gradpivot`` in the user's cache directory."""
+    """The cache folder: ``GRADPIVOT_DATA``, or ``gradpivot`` in the user's cache directory."""
     if given := os.environ.get("GRADPIVOT_DATA"):
         return Path(given).expanduser()
     return Path(platformdirs.user_cache_dir("gradpivot", appauthor=False)).expanduser()
 
 
 def cached_file(name: str) -> Path:
-    """The path of an entry's file, checked: it is there, whole, and what was put there.
+    """Path of an entry's file after verifying its size and SHA-256.
 
-    The SHA-256 costs 0.1 s for CIFAR-10 and is computed once a process, as long as the file stays as it is; wrong
-    data that look right would cost more. Weights must also have the digest that the catalogue names, because loading
-    some of them can run code.
+    The SHA-256 (0.1 s for CIFAR-10) is computed once per process unless the file changes. Weights must match the
+    digest in the catalogue, because loading some of them can run code.
 
     Args:
         name: An entry of the catalogue.
@@ -94,9 +93,9 @@ def cached_file(name: str) -> Path:
 
 
 def cached_content(name: str) -> bytes:
-    """The content of an entry's file, read once and then checked, so that what was checked is what is used.
+    """Read an entry's file and verify the bytes read.
 
-    For files that can run code when they are loaded: between checking a path and opening it the file may change.
+    For files that can run code when loaded: a file may change between verifying its path and opening it.
 
     Args:
         name: An entry of the catalogue.
@@ -112,7 +111,7 @@ def cached_content(name: str) -> bytes:
 
 
 def state_of(name: str) -> State:
-    """How an entry stands, by its manifest and its file's size: quick, and no proof."""
+    """Whether an entry is cached, judged by manifest and file size only; fast, but no verification."""
     path, manifest = data_folder() / name / entry(name).file, read_manifest(name)
     if manifest is None:
         return "damaged" if path.exists() else "not here"
@@ -120,7 +119,7 @@ def state_of(name: str) -> State:
 
 
 def read_manifest(name: str) -> Manifest | None:
-    """The manifest of an entry; None if there is none that can be read."""
+    """The manifest of an entry; None if it is missing or invalid."""
     try:
         content = json.loads((data_folder() / name / _MANIFEST).read_text(encoding="utf-8"))
         manifest = Manifest(**content)
@@ -131,7 +130,7 @@ def read_manifest(name: str) -> Manifest | None:
 
 
 def write_manifest(known: Entry, source: str) -> Manifest:
-    """Describe the file that was just put into the cache."""
+    """Write the manifest of a file just added to the cache."""
     folder = data_folder() / known.name
     path = folder / known.file
     manifest = Manifest(
@@ -148,18 +147,18 @@ def write_manifest(known: Entry, source: str) -> Manifest:
 
 
 def digest_of(path: Path, algorithm: str) -> str:
-    """The digest of a file in hexadecimal."""
+    """Digest of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 @contextmanager
 def locked(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """One process at a time in a folder. The lock of a killed process is free by itself.
+    """Lock a folder for this process. The lock of a killed process is released automatically.
 
     Args:
-        folder: Made if it is not there.
-        waiting: Called once if another process has to be waited for.
+        folder: Created if it does not exist.
+        waiting: Called once if another process holds the lock.
     """
     lock = FileLock(folder / ".lock")
     try:
@@ -173,7 +172,7 @@ def locked(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator
         if error.errno == errno.ENOSPC:
             raise
         raise GradPivotError(
-            f"the cache {data_folder()} cannot be written ({error.strerror}); set GRADPIVOT_DATA to a folder of yours"
+            f"cannot write to the cache {data_folder()} ({error.strerror}); set GRADPIVOT_DATA to a writable folder"
         ) from None
     try:
         yield
@@ -184,9 +183,9 @@ def locked(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator
 def _digest_once(path: Path) -> str:
     facts = path.stat()
     key = (path, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
-    if key not in _trusted:
-        _trusted[key] = digest_of(path, "sha256")
-    return _trusted[key]
+    if key not in _digests:
+        _digests[key] = digest_of(path, "sha256")
+    return _digests[key]
 
 
 def _expected(known: Entry, manifest: Manifest) -> str:
@@ -196,4 +195,4 @@ def _expected(known: Entry, manifest: Manifest) -> str:
 
 
 def _damaged(name: str) -> GradPivotError:
-    return GradPivotError(f"the cached {name} is damaged; run 'gradpivot data get {name}' to get it again")
+    return GradPivotError(f"the cached {name} is damaged; run 'gradpivot data get {name}' to download it again")

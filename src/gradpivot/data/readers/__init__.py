@@ -1,1 +1,1 @@
-"""Known data sets as tensors: one file each."""
+"""Readers of known datasets, one per file."""

@@ -1,7 +1,7 @@
 """CIFAR-10 (Krizhevsky, 2009): 50,000 training and 10,000 test images of 10 classes, 3×32×32.
 
-Three forms are read: the authors' binary and python versions, and the PNG sheets of the registry package. Whatever the
-form, the images rewritten in the binary layout must have the official files' digests.
+Reads three formats: the authors' binary and python versions, and the PNG sheets of the registry package. In each case
+the images, converted to the binary layout, must match the digests of the official files.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def load_cifar10() -> tuple[TensorDataset, TensorDataset]:
     """Train and test sets of (uint8 image 3×32×32, label).
 
     Raises:
-        GradPivotError: if it is not on this machine ('gradpivot data get cifar10'), or damaged.
+        GradPivotError: if it is damaged or not in the cache; get it with 'gradpivot data get cifar10'.
     """
     return load_images("cifar10")
 
 
 def decode(found: Mapping[str, bytes]) -> Arrays | None:
-    """The images and labels in any of the forms; None if the files of no form are all there."""
+    """Images and labels from any of the formats; None if no format is complete."""
     forms: dict[str, Callable[[Mapping[str, bytes]], list[Batch]]] = {
         ".bin": _from_binary,
         ".png": _from_sheets,
@@ -59,7 +59,7 @@ def decode(found: Mapping[str, bytes]) -> Arrays | None:
 
 
 def official_files(arrays: Arrays) -> Iterator[tuple[str, bytes]]:
-    """The six files of the binary version: a label byte, then the red, green and blue planes, for each image."""
+    """The six files of the binary version; per image a label byte, then the red, green and blue planes."""
     size = len(arrays["train_labels"]) // 5
     parts = [("train", slice(i * size, (i + 1) * size)) for i in range(5)] + [("test", slice(None))]
     for name, (part, chosen) in zip(CIFAR10_BATCHES, parts, strict=True):
@@ -73,7 +73,9 @@ def _from_binary(found: Mapping[str, bytes]) -> list[Batch]:
     for name in CIFAR10_BATCHES:
         content = found[f"{name}.bin"]
         if len(content) % _RECORD:
-            raise GradPivotError(f"{name}.bin has {len(content):,} bytes, no multiple of {_RECORD}; get it again")
+            raise GradPivotError(
+                f"{name}.bin has {len(content):,} bytes, not a multiple of {_RECORD}; download it again"
+            )
         records = np.frombuffer(content, np.uint8).reshape(-1, _RECORD)
         batches.append((records[:, 1:], records[:, 0]))
     return batches
@@ -84,13 +86,13 @@ def _from_pickles(found: Mapping[str, bytes]) -> list[Batch]:
     for name in CIFAR10_BATCHES:
         pixels, labels = read_batch(found[name], name)
         if pixels.shape[1] != 3 * _PIXELS:
-            raise GradPivotError(f"{name} has images of {pixels.shape[1]} bytes, not {3 * _PIXELS}; get it again")
+            raise GradPivotError(f"{name} has images of {pixels.shape[1]} bytes, not {3 * _PIXELS}; download it again")
         batches.append((pixels, np.asarray(labels)))
     return batches
 
 
 def _from_sheets(found: Mapping[str, bytes]) -> list[Batch]:
-    """One PNG a batch, one image a row of 1024 pixels; labels in two JSON files ("lables" there)."""
+    """One PNG per batch with one image per row of 1024 pixels; labels in two JSON files (spelled "lables")."""
     form = entry("cifar10").images
     assert form is not None
     labels = np.concatenate([_labels(found, "train", form.train), _labels(found, "test", form.test)])
@@ -109,9 +111,9 @@ def _labels(found: Mapping[str, bytes], part: str, count: int) -> np.ndarray:
     try:
         labels = np.asarray(json.loads(found[name]))
     except KeyError:
-        raise GradPivotError(f"there are images but no {name}; get the whole package again") from None
+        raise GradPivotError(f"{name} is missing; download the package again") from None
     except (ValueError, RecursionError):
-        raise GradPivotError(f"{name} is damaged; get it again") from None
+        raise GradPivotError(f"{name} is damaged; download it again") from None
     if labels.shape != (count,) or labels.dtype.kind != "i":
-        raise GradPivotError(f"{name} does not hold {count:,} whole numbers; get it again")
+        raise GradPivotError(f"{name} does not contain {count:,} integers; download it again")
     return labels

@@ -1,4 +1,4 @@
-"""The embedded default: 1,797 real 8×8 handwritten digits, shipped inside scikit-learn, offline.
+"""The default dataset: 1,797 handwritten digits (8×8) that ship with scikit-learn.
 
 Source: Alpaydin & Kaynak (1998), "Optical Recognition of Handwritten Digits", UCI, CC BY 4.0 (the test part).
 """
@@ -12,7 +12,7 @@ __all__ = ["load_digits"]
 
 
 def load_digits(test_fraction: float = 0.2) -> tuple[TensorDataset, TensorDataset]:
-    """Train and test sets of (1×8×8 image in [0, 1], digit), stratified by digit and always the same."""
+    """Train and test sets of (1×8×8 image in [0, 1], digit): a fixed split, stratified by digit."""
     from sklearn import datasets
     from sklearn.model_selection import train_test_split
 

@@ -16,7 +16,7 @@ _DEVIATIONS = (1.5, 1.0, 1.5, 1.5, 1.5)
 def load_gaussians(
     samples: int = 2000, test_samples: int = 10_000, seed: int = 0
 ) -> tuple[TensorDataset, TensorDataset]:
-    """Train and test sets of (point, cluster), ``samples`` and ``test_samples`` points in equal clusters."""
+    """Train and test sets of (point, cluster) with ``samples`` and ``test_samples`` points, equal clusters."""
     return _draw(samples, derive(seed, "train")), _draw(test_samples, derive(seed, "test"))
 
 

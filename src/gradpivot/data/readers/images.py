@@ -1,4 +1,4 @@
-"""Labelled image sets in the cache: four arrays in one safetensors file, the same form for all of them."""
+"""Cached image datasets: four arrays in one safetensors file."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def load_images(name: str) -> tuple[TensorDataset, TensorDataset]:
     """Train and test sets of (uint8 image C×H×W, int64 label) from the cache.
 
     Raises:
-        GradPivotError: if it is not on this machine, or damaged.
+        GradPivotError: if it is damaged or not in the cache.
     """
     import torch
     from torch.utils.data import TensorDataset
 
-    from gradpivot.data.digest import remember_digest
+    from gradpivot.data.digest import cache_digest
 
     arrays = read_arrays(entry(name), cached_file(name))
     sets = tuple(
@@ -42,12 +42,12 @@ def load_images(name: str) -> tuple[TensorDataset, TensorDataset]:
         for part in ("train", "test")
     )
     for one in sets:
-        remember_digest(one)
+        cache_digest(one)
     return sets[0], sets[1]
 
 
 def read_arrays(known: Entry, path: Path) -> Arrays:
-    """The four arrays of a cached file, in the form that the catalogue names."""
+    """Read the four arrays of a cached file and check them against the catalogue."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -55,14 +55,14 @@ def read_arrays(known: Entry, path: Path) -> Arrays:
         arrays = load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError):
         raise GradPivotError(
-            f"the cached {known.name} is damaged; run 'gradpivot data get {known.name}' to get it again"
+            f"the cached {known.name} is damaged; run 'gradpivot data get {known.name}' to download it again"
         ) from None
     check_form(known, arrays)
     return arrays
 
 
 def write_arrays(known: Entry, arrays: Arrays, path: Path) -> None:
-    """Write the four arrays, atomically."""
+    """Write the four arrays atomically."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -72,36 +72,34 @@ def write_arrays(known: Entry, arrays: Arrays, path: Path) -> None:
         try:
             save_file(contiguous, temporary, metadata={"gradpivot": known.name})
         except SafetensorError as error:
-            # safetensors wraps what the disk says in an error of its own; callers know OSError.
+            # safetensors wraps the operating system's error; callers expect OSError.
             if "No space left" in str(error):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
             raise
 
 
 def check_form(known: Entry, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise unless names, shapes, types and labels are those of the entry."""
+    """Check names, shapes, dtypes and labels against the catalogue entry."""
     assert known.images is not None
     expected = _form(known.images)
     found = {name: (array.shape, array.dtype.name) for name, array in arrays.items()}
     for name, (shape, kind) in expected.items():
         if found.get(name) != (shape, kind):
-            raise GradPivotError(
-                f"{known.name} has {name} of the form {found.get(name)}, not {shape} in {kind}; get it again"
-            )
+            raise GradPivotError(f"{name} of {known.name} is {found.get(name)}, not {(shape, kind)}; download it again")
     for name in ("train_labels", "test_labels"):
         if arrays[name].size and not 0 <= arrays[name].min() <= arrays[name].max() <= 9:
-            raise GradPivotError(f"{known.name} has labels outside 0 to 9 in {name}; get it again")
+            raise GradPivotError(f"{known.name} has labels outside 0 to 9 in {name}; download it again")
 
 
 def check_digest(known: Entry, files: Iterable[tuple[str, bytes]]) -> None:
-    """Raise unless every official file is there and has the digest of the catalogue."""
+    """Check that every official file is present and matches the digest in the catalogue."""
     missing = dict(known.digests)
     for name, content in files:
         algorithm, _, expected = missing.pop(name).partition(":")
         if hashlib.new(algorithm, content, usedforsecurity=False).hexdigest() != expected:
-            raise GradPivotError(f"{name} of {known.name} is not the official one: its {algorithm} is another")
+            raise GradPivotError(f"{name} of {known.name} is not the official file: its {algorithm} differs")
     if missing:
-        raise GradPivotError(f"{known.name} lacks {', '.join(missing)}")
+        raise GradPivotError(f"{known.name} is incomplete: {', '.join(missing)} missing")
 
 
 def _form(images: ImageFiles) -> dict[str, tuple[tuple[int, ...], str]]:

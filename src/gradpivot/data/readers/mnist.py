@@ -24,34 +24,32 @@ _IDX_FILES = {
     "test_images": "t10k-images-idx3-ubyte",
     "test_labels": "t10k-labels-idx1-ubyte",
 }
-_LARGEST = 64 * 2**20
+_MAX_BYTES = 64 * 2**20
 
 
 def load_mnist() -> tuple[TensorDataset, TensorDataset]:
     """Train and test sets of (uint8 image 1×28×28, digit).
 
     Raises:
-        GradPivotError: if it is not on this machine ('gradpivot data get mnist'), or damaged.
+        GradPivotError: if it is damaged or not in the cache; get it with 'gradpivot data get mnist'.
     """
     return load_images("mnist")
 
 
 def load_mnist16() -> tuple[TensorDataset, TensorDataset]:
-    """MNIST at 16×16: two black pixels added on every side, then the mean of each 2×2, rounded to bytes.
-
-    A third of the pixels, for generators on a CPU.
+    """MNIST at 16×16, for generators on a CPU: padded by two black pixels, then 2×2 average pooling.
 
     Raises:
         GradPivotError: as :func:`load_mnist`.
     """
     from torch.utils.data import TensorDataset
 
-    from gradpivot.data.digest import remember_digest
+    from gradpivot.data.digest import cache_digest
 
     sets = []
     for images, labels in (one.tensors for one in load_mnist()):
         sets.append(TensorDataset(_halved(images), labels))
-        remember_digest(sets[-1])
+        cache_digest(sets[-1])
     return sets[0], sets[1]
 
 
@@ -64,16 +62,16 @@ def _halved(images: Tensor) -> Tensor:
 
 
 def load_fashion_mnist() -> tuple[TensorDataset, TensorDataset]:
-    """Train and test sets of (uint8 image 1×28×28, kind of clothing).
+    """Train and test sets of (uint8 image 1×28×28, type of clothing).
 
     Raises:
-        GradPivotError: if it is not on this machine ('gradpivot data get fashion-mnist'), or damaged.
+        GradPivotError: if it is damaged or not in the cache; get it with 'gradpivot data get fashion-mnist'.
     """
     return load_images("fashion-mnist")
 
 
 def decode(found: Mapping[str, bytes]) -> Arrays | None:
-    """The images and labels of four idx files, plain or gzipped; None if they are not all there."""
+    """Images and labels from four idx files, plain or gzipped; None if one is missing."""
     arrays: Arrays = {}
     for part, name in _IDX_FILES.items():
         content = _content(found, name)
@@ -93,30 +91,30 @@ def official_files(arrays: Arrays) -> Iterator[tuple[str, bytes]]:
 
 
 def read_idx(content: bytes, name: str) -> np.ndarray:
-    """An idx file of bytes: two zeros, type 8, the number of sizes, the sizes, the data.
+    """Read an idx file of bytes: two zeros, type 8, number of dimensions, shape, data.
 
     Raises:
-        GradPivotError: if sizes and length disagree, or the type is another.
+        GradPivotError: if the file has another type or its length does not match its shape.
     """
     if len(content) < 4 or content[:3] != b"\0\0\x08" or len(content) < 4 + 4 * content[3]:
-        raise GradPivotError(f"{name} is no idx file of bytes; get it again")
+        raise GradPivotError(f"{name} is not an idx file of bytes; download it again")
     rank = content[3]
     if not 1 <= rank <= 3:
-        raise GradPivotError(f"{name} has {rank} sizes, and labels have one, images three; get it again")
+        raise GradPivotError(f"{name} has {rank} dimensions instead of 1 (labels) or 3 (images); download it again")
     shape = struct.unpack_from(f">{rank}I", content, 4)
     expected = int(np.prod(shape, dtype=object))
     if len(content) != 4 + 4 * rank + expected:
         raise GradPivotError(
-            f"{name} says it holds {expected:,} bytes but has {len(content) - 4 - 4 * rank:,}; get it again"
+            f"{name} has {len(content) - 4 - 4 * rank:,} bytes of data instead of {expected:,}; download it again"
         )
     return np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(shape)
 
 
 def _content(found: Mapping[str, bytes], name: str) -> bytes | None:
-    """One file, under either spelling, unpacked."""
+    """One file under either spelling, decompressed."""
     for spelled in (name, name.replace("-idx", ".idx")):
         if spelled in found:
             return found[spelled]
         if f"{spelled}.gz" in found:
-            return gunzipped(found[f"{spelled}.gz"], f"{spelled}.gz", _LARGEST)
+            return gunzipped(found[f"{spelled}.gz"], f"{spelled}.gz", _MAX_BYTES)
     return None

@@ -1,4 +1,4 @@
-"""PNG files of 8-bit RGB pixels, in memory, by Pillow; what Pillow says of damaged ones becomes one line."""
+"""In-memory PNG files of 8-bit RGB pixels, read by Pillow with its errors in one line."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ __all__ = ["decode_rgb", "encode_rgb", "png_size"]
 
 
 def decode_rgb(data: bytes, width: int, height: int, name: str = "the image") -> np.ndarray:
-    """The pixels as uint8, height × width × 3.
+    """Decode to uint8 pixels, height × width × 3.
 
-    Nothing is unpacked beyond what an image of this size has, whatever the file says.
+    Checks the size in the header first, so that a malicious file cannot decompress to more.
 
     Raises:
-        GradPivotError: if the file is damaged, or an image of another size or kind.
+        GradPivotError: if the file is damaged or has another size or mode.
     """
     with _opened(data, name) as image:
         if (*image.size, image.mode) != (width, height, "RGB"):
             raise GradPivotError(f"{name} is not an RGB image of {width}×{height} pixels")
-        image.verify()  # the checksums, which reading the pixels does not look at
+        image.verify()  # checksums, which reading the pixels ignores
     with _opened(data, name) as image:
         return np.array(image)
 
 
 def png_size(data: bytes, name: str = "the image") -> tuple[int, int]:
-    """Width and height, from the header alone.
+    """Width and height from the header.
 
     Raises:
-        GradPivotError: if it is no PNG.
+        GradPivotError: if it is not a PNG.
     """
     with _opened(data, name) as image:
         return image.size
 
 
 def encode_rgb(pixels: np.ndarray) -> bytes:
-    """A PNG file of uint8 pixels, height × width × 3."""
+    """Encode uint8 pixels, height × width × 3, as PNG."""
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG", optimize=True)
     return file.getvalue()
@@ -50,7 +50,7 @@ def encode_rgb(pixels: np.ndarray) -> bytes:
 
 @contextmanager
 def _opened(data: bytes, name: str) -> Iterator[Image.Image]:
-    """The image, its header read; what goes wrong in the block is the file's fault."""
+    """Open the image; any error in the block means that the file is damaged."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -59,6 +59,6 @@ def _opened(data: bytes, name: str) -> Iterator[Image.Image]:
     except GradPivotError:
         raise
     except UnidentifiedImageError:
-        raise GradPivotError(f"{name} is damaged (it is no PNG); get it again") from None
+        raise GradPivotError(f"{name} is damaged (not a PNG); download it again") from None
     except Exception as error:  # a damaged file can make Pillow raise nearly anything
-        raise GradPivotError(f"{name} is damaged ({' '.join(str(error).split())}); get it again") from None
+        raise GradPivotError(f"{name} is damaged ({' '.join(str(error).split())}); download it again") from None

@@ -23,13 +23,13 @@ def load_svhn() -> tuple[TensorDataset, TensorDataset]:
     """Train and test sets of (uint8 image 3×32×32, digit).
 
     Raises:
-        GradPivotError: if it is not on this machine ('gradpivot data get svhn'), or damaged.
+        GradPivotError: if it is damaged or not in the cache; get it with 'gradpivot data get svhn'.
     """
     return load_images("svhn")
 
 
 def decode(found: Mapping[str, bytes]) -> Arrays | None:
-    """The images and digits of the two MATLAB files; None if they are not both there."""
+    """Images and digits from the two MATLAB files; None if one is missing."""
     if not all(name in found for name in _MAT_FILES.values()):
         return None
     arrays: Arrays = {}
@@ -39,22 +39,22 @@ def decode(found: Mapping[str, bytes]) -> Arrays | None:
 
 
 def read_mat(content: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images N×3×32×32 and digits of one file: X is 32×32×3×N, y is N×1, and 10 stands for the digit 0.
+    """Images N×3×32×32 and digits of one file: X is 32×32×3×N, y is N×1, label 10 means digit 0.
 
     Raises:
-        GradPivotError: if it is damaged or holds something else.
+        GradPivotError: if it is damaged or not an SVHN file.
     """
-    from scipy.io import loadmat  # 0.2 s that other data need not wait for
+    from scipy.io import loadmat  # takes 0.2 s, so only when needed
 
     file: Any = io.BytesIO(content)
     try:
         held = loadmat(file, variable_names=["X", "y"])
         pixels, labels = held["X"], held["y"].reshape(-1)
     except Exception as error:  # scipy raises many kinds for a damaged file
-        raise GradPivotError(f"{name} is damaged ({' '.join(str(error).split())}); get it again") from None
+        raise GradPivotError(f"{name} is damaged ({' '.join(str(error).split())}); download it again") from None
     if pixels.dtype != np.uint8 or pixels.shape[:3] != (32, 32, 3) or pixels.shape[3:] != labels.shape:
-        raise GradPivotError(f"{name} holds {pixels.shape} pixels and {labels.shape} labels, which are not SVHN's")
+        raise GradPivotError(f"{name} is not an SVHN file: X has shape {pixels.shape}, y {labels.shape}")
     digits = labels.astype(np.int64)
     if digits.size and not 1 <= digits.min() <= digits.max() <= 10:
-        raise GradPivotError(f"{name} has labels outside 1 to 10, which are not SVHN's")
+        raise GradPivotError(f"{name} is not an SVHN file: it has labels outside 1 to 10")
     return np.ascontiguousarray(pixels.transpose(3, 2, 0, 1)), digits % 10

@@ -1,4 +1,4 @@
-"""The scores of a model: one forward pass over each set serves every metric."""
+"""Score a classifier: one forward pass over each set serves every metric."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
     from gradpivot.tasks import Task
 
-__all__ = ["Known", "evaluate", "predictions", "same_kind", "scored_part"]
+__all__ = ["PredictionCache", "evaluate", "fixed_subset", "matching_test_indices", "predictions"]
 
-# Numbers a batch holds on a CPU: what its layers pass on then stays in the cache. 64 images of 3×32×32; measured on
-# ResNet-18 and ResNet-20 against 16 to 2,048 images (docs/speed.md).
-_NUMBERS = 64 * 3 * 32 * 32
+# Elements per batch on a CPU, so that activations stay in the cache. 64 images of 3×32×32 were the fastest of 16 to
+# 2,048 on ResNet-18 and ResNet-20 (docs/speed.md).
+_BATCH_ELEMENTS = 64 * 3 * 32 * 32
 _MAX_BATCH = 512
 
 
 class SetPredictions(NamedTuple):
-    """Per-sample results over one set."""
+    """Per-sample true-label confidence and correctness over one set."""
 
     confidence: np.ndarray
     correct: np.ndarray
 
     def at(self, indices: np.ndarray) -> SetPredictions:
-        """Those of some samples."""
+        """The predictions at ``indices``."""
         return SetPredictions(self.confidence[indices], self.correct[indices])
 
 
-class Known:
-    """What one model predicts on whole data sets, so that evaluations on many splits of them share the passes.
+class PredictionCache:
+    """One model's predictions on whole data sets, shared by evaluations on many splits.
 
-    Given to :func:`evaluate` again and again. Kept as long as the weights stay what they are, and found again for the
-    same data, be they the same object or not; digests of their content tell both.
+    Pass the same instance to every :func:`evaluate` call. Weights and data are identified by digests of their content:
+    other weights empty the cache.
     """
 
     def __init__(self) -> None:
@@ -51,16 +51,16 @@ class Known:
         self._sets: dict[tuple[str, str, str, int], SetPredictions] = {}
 
     def over(self, passes: _Passes, split: ForgetSplit, part: Literal["train", "test"]) -> SetPredictions:
-        """The predictions on all samples of the training or the test set, in its order."""
+        """Predictions on all samples of the training or test set, in order."""
         dataset = split.train if part == "train" else split.test
-        # Half of the test set may have become validation data, which a data_id says nothing of.
+        # The digest does not show whether half of the test set became validation data.
         key = (split.data_digest, split.validation_source, part, len(dataset))
         if key not in self._sets:
             self._sets[key] = passes.over(dataset, np.arange(len(dataset)))
         return self._sets[key]
 
-    def look_at(self, model: nn.Module) -> None:
-        """Forget everything if these are not the weights of the last time."""
+    def bind(self, model: nn.Module) -> None:
+        """Empty the cache if the weights have changed since the last call."""
         weights = weights_digest(model)
         if weights != self._weights:
             self._weights, self._sets = weights, {}
@@ -75,47 +75,47 @@ def evaluate(
     members_seed: int = 0,
     retain_scored: int | None = None,
     replicas: Replicas | None = None,
-    known: Known | None = None,
+    cache: PredictionCache | None = None,
 ) -> Scores:
     """Score a model on a split.
 
     Args:
-        model: Put in eval mode for the passes, then back as it was.
-        split: Which samples are which.
-        task: How to run the model on a batch.
-        workers: Data-loading processes; never changes a number.
-        members_seed: Draws the members for the membership attack from the retain set.
-        retain_scored: Score this many retain samples, the same random ones for every model; all of them if None. RA
-            then has the interval of that many samples (:meth:`Scores.interval`).
-        replicas: The processes that share the passes; those of the process group if not given. All must call this.
-        known: Predictions of this very model from earlier splits of the same data, and a place for these. The passes
-            then go over the whole test set, and over the whole training set unless only a part of it is scored.
+        model: Evaluated in eval mode; its mode is restored afterwards.
+        split: The forget, retain and test sets.
+        task: Runs the model on a batch.
+        workers: Data-loading processes. Does not affect the scores.
+        members_seed: Seed for drawing the attack's members from the retain set.
+        retain_scored: Score this many retain samples, the same random subset for every model; all if None.
+            :meth:`Scores.interval` of RA uses this size.
+        replicas: Processes that share the passes; the current process group by default. All of them must call this.
+        cache: Predictions of the same model on other splits of this data. The passes then cover the whole test set,
+            and the whole training set unless ``retain_scored`` is given.
 
     Returns:
-        The scores. Members are as many retain samples as there are test samples in scope (fewer of both if
-        the retain set is smaller), drawn from those that the retain pass has scored anyway.
+        The scores. The attack uses equally many members (scored retain samples) and non-members (test samples in
+        scope).
 
     Raises:
-        NonFiniteError: if the model's outputs are not finite.
+        NonFiniteError: If the model's outputs are not finite.
     """
-    kept = scored_part(split.retain_indices, retain_scored)
+    kept = fixed_subset(split.retain_indices, retain_scored)
     found: dict[str, Any] = {}
     with evaluating(model):
         passes = _Passes(model, task, workers, replicas)
-        if known is not None:
-            known.look_at(model)
-        if known is not None and len(kept) == len(split.retain_indices):
-            forget, retain = (known.over(passes, split, "train").at(part) for part in (split.forget_indices, kept))
+        if cache is not None:
+            cache.bind(model)
+        if cache is not None and len(kept) == len(split.retain_indices):
+            forget, retain = (cache.over(passes, split, "train").at(part) for part in (split.forget_indices, kept))
         else:
             forget, retain = (passes.over(split.train, part) for part in (split.forget_indices, kept))
 
         def over_test(part: np.ndarray) -> SetPredictions:
-            if known is not None:
-                return known.over(passes, split, "test").at(part)
+            if cache is not None:
+                return cache.over(passes, split, "test").at(part)
             return passes.over(split.test, part)
 
         test = over_test(split.test_indices)
-        if any("unseen" in metric.reads for metric in scored_metrics()) and len(alike := same_kind(split)):
+        if any("unseen" in metric.reads for metric in scored_metrics()) and len(alike := matching_test_indices(split)):
             found["unseen"] = over_test(alike)
     balanced = min(len(retain.confidence), len(test.confidence))
     found |= {
@@ -131,24 +131,27 @@ def evaluate(
         for metric in scored_metrics():
             if found.keys() >= set(metric.reads):
                 values |= metric.measure(found)
-    return Scores.of_measured(values)
+    return Scores.from_measurements(values)
 
 
-def same_kind(split: ForgetSplit) -> np.ndarray:
-    """The test samples of the forgotten classes, maybe none; for other forgetting the whole set is of the same kind."""
+def matching_test_indices(split: ForgetSplit) -> np.ndarray:
+    """Indices of the test samples that correspond to the forget set.
+
+    The forgotten classes' samples (possibly none) for class-wise forgetting, else the whole test set.
+    """
     if split.kind != "class":
         return np.arange(len(split.test))
     return np.flatnonzero(np.isin(split.test_labels, split.classes))
 
 
-def scored_part(indices: np.ndarray, count: int | None) -> np.ndarray:
-    """A fixed random part of the retain set, in order; all of it if ``count`` is None or as large.
+def fixed_subset(indices: np.ndarray, count: int | None) -> np.ndarray:
+    """A fixed random subset of ``count`` indices, in order; all of them if ``count`` is None or too large.
 
     Raises:
-        GradPivotError: for a count below 1.
+        GradPivotError: If ``count`` is below 1.
     """
     if count is not None and count < 1:
-        raise GradPivotError(f"retain_scored is {count}; give at least 1, or None for all retain samples")
+        raise GradPivotError(f"retain_scored is {count}; it must be at least 1, or None for all retain samples")
     if count is None or count >= len(indices):
         return indices
     return np.sort(shuffled(indices, 0, "scored")[:count])
@@ -163,9 +166,10 @@ def predictions(
     workers: int = 0,
     replicas: Replicas | None = None,
 ) -> SetPredictions:
-    """True-label confidence and correctness of some samples, in the order of ``indices``; the model is in eval mode.
+    """True-label confidence and correctness in the order of ``indices``. Expects the model in eval mode.
 
-    Of several processes each takes some of the same batches that one would make, so the numbers do not change.
+    Several processes divide the batches that one process would make, so the number of processes does not affect the
+    results.
     """
     return _Passes(model, task, workers, replicas).over(dataset, indices)
 
@@ -181,25 +185,23 @@ class _Passes:
 
     @torch.no_grad()
     def over(self, dataset: Any, indices: np.ndarray) -> SetPredictions:
-        """The predictions on some samples, each from one pass."""
+        """Predictions on the samples at ``indices``."""
         loader = self._loader_of(dataset)
         confidence, correct = [], []
         with isolated(derive(0, "evaluate")):
             order = cut(indices, _batch_size(dataset, self._device))
             for batch in loader.batches(order[slice(*self._replicas.part(len(order))[:2])], epoch=-1):
-                told = self._task.predict(self._model, batch)
-                confidence.append(told.confidence.cpu().numpy())
-                correct.append(told.correct.cpu().numpy())
+                predicted = self._task.predict(self._model, batch)
+                confidence.append(predicted.confidence.cpu().numpy())
+                correct.append(predicted.correct.cpu().numpy())
         sides = zip(*self._replicas.gather((confidence, correct)), strict=True)
         joined = SetPredictions(*(np.concatenate([batch for own in side for batch in own]) for side in sides))
         if not np.isfinite(joined.confidence).all():
-            raise NonFiniteError(
-                "the model's outputs are not finite; its weights hold NaN or infinity, or its inputs do"
-            )
+            raise NonFiniteError("the model's outputs are not finite: its weights or inputs contain NaN or infinity")
         return joined
 
     def _loader_of(self, dataset: Any) -> Loader:
-        """One for each data set: a loader may hold a copy of the data on the device."""
+        """One loader per data set, because a loader may hold a copy of the data on the device."""
         found = next((loader for data, loader in self._loaders if data is dataset), None)
         if found is None:
             found = Loader(dataset, self._device, seed=0, workers=self._workers)
@@ -208,8 +210,8 @@ class _Passes:
 
 
 def _batch_size(dataset: Any, device: torch.device) -> int:
-    """Samples a pass; a function of the data alone, because the last digits depend on it."""
+    """Samples per batch. Depends on the data and the device type only, because rounding depends on it."""
     if device.type != "cpu":
         return _MAX_BATCH
-    numbers = dataset.tensors[0][0].numel() if type(dataset) is TensorDataset else _NUMBERS // 64
-    return max(8, min(_MAX_BATCH, _NUMBERS // max(numbers, 1)))
+    numbers = dataset.tensors[0][0].numel() if type(dataset) is TensorDataset else _BATCH_ELEMENTS // 64
+    return max(8, min(_MAX_BATCH, _BATCH_ELEMENTS // max(numbers, 1)))

@@ -1,6 +1,6 @@
-"""The SVC of the membership attack, on one confidence a sample: on all points, or on neighbours merged into cells.
+"""Fit the membership attack's SVC to all confidences, or to neighbours merged into cells.
 
-:func:`gradpivot.evaluate.classifiers.membership.svc_attack` says what it is and how far merging is off.
+See :func:`gradpivot.evaluate.classifiers.membership.svc_attack` for the definition and the merging error.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["Judge", "fit_all", "fit_merged"]
 
 _PENALTY = 3.0  # the SVC's C
 
-# A class is merged into at most twice this many cells: half as many are nearly always enough.
+# Merge each class into at most twice this many cells. Half as many nearly always suffice.
 _CELLS = 512
 
 _Vector = NDArray[np.float64]
 _Integers = NDArray[np.int64]
 _Mask = NDArray[np.bool_]
 Judge = Callable[[_Vector], _Mask]
-"""Which points are members."""
+"""Maps points to a mask of those classified as members."""
 
 
 def fit_all(members: _Vector, nonmembers: _Vector) -> Judge:
@@ -35,18 +35,18 @@ def fit_all(members: _Vector, nonmembers: _Vector) -> Judge:
 
 
 def fit_merged(members: _Vector, nonmembers: _Vector) -> Judge:
-    """Fit the SVC to cells, then once more with those taken apart that the margin runs through."""
+    """Fit the SVC to cells, then refit with those cells split up that the margin crosses."""
     cells = _Cells.of(members, nonmembers)
     plane = cells.fit()
-    torn = cells.torn_by(plane)
-    if torn.any():
-        plane = replace(cells, starts=cells.starts | torn).fit()
+    crossed = cells.straddling(plane)
+    if crossed.any():
+        plane = replace(cells, starts=cells.starts | crossed).fit()
     return lambda points: np.asarray(plane.score(points) > 0)
 
 
 def _fit(points: _Vector, labels: _Integers, counts: _Integers | None = None) -> Any:
-    """Fit scikit-learn's SVC; ``counts`` tells how many samples each point stands for."""
-    # Imported here, so that importing the package costs nothing of scikit-learn.
+    """Fit scikit-learn's SVC; ``counts`` is the number of samples each point represents."""
+    # Imported here because importing scikit-learn is slow.
     from sklearn.svm import SVC
 
     return SVC(C=_PENALTY, gamma="auto", kernel="rbf").fit(points[:, None], labels, counts)
@@ -60,18 +60,18 @@ class _Plane:
     bias: float
 
     def score(self, points: _Vector) -> _Vector:
-        """Return w . phi(x) + b, which is positive for members."""
+        """W . phi(x) + b, positive for members."""
         scores: _Vector = _features(points) @ self.weights + self.bias
         return scores
 
 
 def _features(points: _Vector) -> _Vector:
-    """Return phi(x) row by row, with phi(x) . phi(z) = exp(-(x - z)^2) to 1e-15 on [0, 1].
+    """phi(x) row by row, with phi(x) . phi(z) = exp(-(x - z)^2) to 1e-15 on [0, 1].
 
     With t = x - 1/2 and s = z - 1/2, exp(-(x - z)^2) = exp(-t^2) exp(-s^2) sum_k (2 t s)^k / k!,
-    so that phi_k(x) = exp(-t^2) t^k sqrt(2^k / k!). As |2 t s| <= 1/2, what 14 terms leave out is
-    (1/2)^14 / 14! = 7e-16. To judge 20,000 points through it takes 14 operations a point instead of
-    one exponential for each of some 1,500 support vectors.
+    so phi_k(x) = exp(-t^2) t^k sqrt(2^k / k!). As |2 t s| <= 1/2, truncating after 14 terms leaves
+    (1/2)^14 / 14! = 7e-16. A point then takes 14 operations instead of one exponential for each of
+    about 1,500 support vectors.
     """
     centred = points[:, None] - 0.5
     order = np.arange(14)
@@ -88,7 +88,7 @@ class _Cells:
         values: Distinct confidences, sorted within each class, members first.
         counts: Number of samples at each value.
         labels: 1 for members, 0 for non-members.
-        starts: Whether a value begins a cell; a cell reaches to the next start.
+        starts: Whether a value begins a cell, which extends to the next start.
     """
 
     values: _Vector
@@ -109,34 +109,34 @@ class _Cells:
 
     @property
     def first(self) -> _Integers:
-        """Where each cell begins."""
+        """Index of each cell's first value."""
         return np.flatnonzero(self.starts)
 
     def fit(self) -> _Plane:
-        """Fit the SVC to the mean of each cell, weighted with the number of its samples."""
+        """Fit the SVC to the cells' means, weighted by their sample counts."""
         sizes = np.add.reduceat(self.counts, self.first)
         means = np.add.reduceat(self.values * self.counts, self.first) / sizes
         attack = _fit(means, self.labels[self.first], sizes)
         weights = attack.dual_coef_[0] @ _features(attack.support_vectors_[:, 0])
         return _Plane(weights, float(attack.intercept_[0]))
 
-    def torn_by(self, plane: _Plane) -> _Mask:
-        """Mark all values of the cells whose ends lie on different sides of the margin."""
+    def straddling(self, plane: _Plane) -> _Mask:
+        """Mark all values of cells whose ends lie on opposite sides of the margin."""
         outside = (2 * self.labels - 1) * plane.score(self.values) > 1
         last = np.append(self.first[1:], self.values.size) - 1
-        torn: _Mask = (outside[self.first] != outside[last])[np.cumsum(self.starts) - 1]
-        return torn
+        crossed: _Mask = (outside[self.first] != outside[last])[np.cumsum(self.starts) - 1]
+        return crossed
 
 
 def _cell_starts(values: _Vector) -> _Mask:
-    """Mark, in sorted distinct values, each that begins a cell.
+    """Mark the sorted distinct values that begin a cell.
 
     A cell ends at the next multiple of 1 / 512 or after a 512th of the values, whichever comes
-    first: confidences crowd near 1, where cells of equal width would not tell them apart.
+    first. Confidences crowd near 1, where cells of equal width would not separate them.
     """
     by_width = np.floor(values * _CELLS)
     by_count = np.arange(values.size) * _CELLS // values.size
     starts: _Mask = (np.diff(by_width, prepend=-1) != 0) | (np.diff(by_count, prepend=-1) != 0)
-    # The outermost values stay alone: where every multiplier is at a bound, the bias hangs on them.
+    # The outermost values get their own cells: where every multiplier is at a bound, they determine the bias.
     starts[[min(1, values.size - 1), -1]] = True
     return starts

@@ -1,7 +1,7 @@
-"""The Fréchet distance of two sets of images by the features of a network (FID; Heusel et al., NeurIPS 2017).
+"""Fréchet distance between two sets of images in a network's feature space (FID; Heusel et al., NeurIPS 2017).
 
-A set is known by the mean and covariance of its features, gathered batch by batch in float64: memory does not depend
-on how many images there are. What a distance means depends on features and numbers of images, so it carries both.
+Each set is summarised by the mean and covariance of its features, accumulated batch by batch in float64, so memory does
+not grow with the number of images. A distance depends on the features and the numbers of images, so it records both.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["FeatureStatistics", "Features", "frechet_distance", "inception", "st
 
 @dataclass(frozen=True)
 class Features:
-    """Images to numbers.
+    """A feature extractor.
 
     Attributes:
-        name: What every distance by them is called with, such as ``inception-2015``.
-        dimension: Numbers an image.
-        extract: Images (n, c, h, w), as bytes or in [0, 1], to n×dimension.
-        device: Where the images must be.
+        name: Recorded with every distance, such as ``inception-2015``.
+        dimension: Features per image.
+        extract: Maps images (n, c, h, w), uint8 or in [0, 1], to n×dimension.
+        device: Device of the images.
     """
 
     name: str
@@ -41,14 +41,14 @@ class Features:
 
 
 class FeatureStatistics:
-    """Number, mean and covariance of the features seen so far.
+    """Count, mean and covariance of the features seen so far.
 
-    Batches are joined as Chan, Golub & LeVeque (1983) do: sums of squares about the mean, not about zero, so that
-    features far from zero keep their digits. Memory: one d×d matrix, and a batch.
+    Batches are merged as in Chan, Golub & LeVeque (1983), with sums of squares about the mean, to preserve precision
+    for features far from zero. Memory: one d×d matrix and a batch.
 
     Args:
-        features: The name of the features; only statistics of the same ones can be compared.
-        dimension: d.
+        features: Name of the features; only statistics of the same features can be compared.
+        dimension: Features per image, d.
     """
 
     def __init__(self, features: str, dimension: int) -> None:
@@ -58,51 +58,49 @@ class FeatureStatistics:
 
     @property
     def dimension(self) -> int:
-        """Numbers an image, d."""
+        """Features per image, d."""
         return len(self.mean)
 
     @property
     def covariance(self) -> np.ndarray:
-        """The unbiased estimate, d×d.
+        """Unbiased estimate, d×d.
 
         Raises:
-            GradPivotError: for fewer than two images.
+            GradPivotError: If there are fewer than two images.
         """
         if self.n < 2:
-            raise GradPivotError(f"a covariance needs 2 images or more, and there are {self.n}; give more")
+            raise GradPivotError(f"there are {self.n} images; a covariance needs at least 2")
         return self._squares / (self.n - 1)
 
     def add(self, batch: np.ndarray) -> None:
-        """Take in the features of some images, n×d.
+        """Add a batch of features, n×d.
 
         Raises:
-            GradPivotError: if the shape is another.
-            NonFiniteError: if a feature is NaN or infinite.
+            GradPivotError: If the shape does not match.
+            NonFiniteError: If a feature is NaN or infinite.
         """
         batch = np.asarray(batch, dtype=np.float64)
         if batch.ndim != 2 or batch.shape[1] != self.dimension:
-            raise GradPivotError(
-                f"the features {self.features} have the shape {batch.shape}; expected n×{self.dimension}"
-            )
+            raise GradPivotError(f"{self.features} features have shape {batch.shape}; expected n×{self.dimension}")
         if len(batch) == 0:
             return
         mean = batch.mean(axis=0)
         if not np.isfinite(mean).all():
-            raise NonFiniteError(f"the features {self.features} of an image are not finite")
+            raise NonFiniteError(f"the {self.features} features of an image are not finite")
         centred = batch - mean
-        self._join(len(batch), mean, centred.T @ centred)
+        self._combine(len(batch), mean, centred.T @ centred)
 
     def merge(self, other: FeatureStatistics) -> None:
-        """Take in what was gathered elsewhere.
+        """Add the statistics of other images.
 
         Raises:
-            GradPivotError: if those are of other features.
+            GradPivotError: If the features differ.
         """
-        _refuse_others(self, other)
+        _check_comparable(self, other)
         if other.n:
-            self._join(other.n, other.mean, other._squares)
+            self._combine(other.n, other.mean, other._squares)
 
-    def _join(self, n: int, mean: np.ndarray, squares: np.ndarray) -> None:
+    def _combine(self, n: int, mean: np.ndarray, squares: np.ndarray) -> None:
         total = self.n + n
         shift = mean - self.mean
         self._squares += squares + np.outer(shift, shift) * (self.n * n / total)
@@ -110,40 +108,42 @@ class FeatureStatistics:
         self.n = total
 
     def save(self, path: str | Path, facts: Mapping[str, Any] | None = None) -> None:
-        """Write them as safetensors, atomically: features of Inception take minutes, and a reference stays the same.
+        """Write the statistics to a safetensors file, atomically.
 
         Args:
-            path: Where to.
-            facts: What they are of, such as the data's digest and the classes; :meth:`load` compares.
+            path: File to write.
+            facts: Origin of the images, such as the data digest and the classes; checked by :meth:`load`.
         """
         from safetensors.numpy import save_file
 
         from gradpivot.runtime import replacing
 
-        told = {"features": self.features, "n": str(self.n), "facts": json.dumps(dict(facts or {}), sort_keys=True)}
+        metadata = {"features": self.features, "n": str(self.n), "facts": json.dumps(dict(facts or {}), sort_keys=True)}
         with replacing(path) as temporary:
-            save_file({"mean": self.mean, "squares": self._squares}, temporary, metadata=told)
+            save_file({"mean": self.mean, "squares": self._squares}, temporary, metadata=metadata)
 
     @classmethod
     def load(cls, path: str | Path, features: str, facts: Mapping[str, Any] | None = None) -> FeatureStatistics:
-        """Read back what :meth:`save` wrote.
+        """Inverse of :meth:`save`.
 
         Raises:
-            GradPivotError: if the file is missing or damaged, or of other features or facts.
+            GradPivotError: If the file is missing or damaged, or its features or facts differ.
         """
         from safetensors import SafetensorError, safe_open
 
         try:
             with safe_open(str(path), framework="np") as file:
-                told, mean, squares = (file.metadata() or {}, file.get_tensor("mean"), file.get_tensor("squares"))
-            found = {"features": told["features"], **json.loads(told["facts"])}
-            count = int(told["n"])
+                metadata, mean, squares = file.metadata() or {}, file.get_tensor("mean"), file.get_tensor("squares")
+            found = {"features": metadata["features"], **json.loads(metadata["facts"])}
+            count = int(metadata["n"])
         except FileNotFoundError:
-            raise GradPivotError(f"there are no statistics in {path}") from None
+            raise GradPivotError(f"there is no file {path}") from None
         except (SafetensorError, OSError, KeyError, ValueError) as error:
             raise GradPivotError(f"the statistics in {path} are damaged ({error}); delete the file") from None
-        if found != (asked := {"features": features, **(facts or {})}):
-            raise GradPivotError(f"the statistics in {path} are of {found}, not {asked}; delete it or name another")
+        if found != (expected := {"features": features, **(facts or {})}):
+            raise GradPivotError(
+                f"{path} holds statistics of {found}, not {expected}; delete the file or use another path"
+            )
         loaded = cls(features, len(mean))
         loaded.n, loaded.mean, loaded._squares = count, mean, squares
         return loaded
@@ -152,14 +152,14 @@ class FeatureStatistics:
 def frechet_distance(judged: FeatureStatistics, reference: FeatureStatistics) -> Frechet:
     """‖μ_a − μ_b‖² + tr Σ_a + tr Σ_b − 2 tr (Σ_a^½ Σ_b Σ_a^½)^½ (Dowson & Landau, 1982).
 
-    With Σ = LLᵀ the last trace is the sum of the singular values of L_aᵀL_b: symmetric in both sets, never complex, and
-    without the root of a product, which costs half the digits where covariances are singular (fewer images than
-    features). Below what rounding can tell apart the distance is 0. Time O(d³).
+    With Σ = LLᵀ, the last trace is the sum of the singular values of L_aᵀL_b. This is symmetric and never complex, and
+    avoids the square root of a product, which loses half the digits for singular covariances (fewer images than
+    features). Distances below rounding error are 0. Time O(d³).
 
     Raises:
-        GradPivotError: if the features are not the same, or a set has fewer than two images.
+        GradPivotError: If the features differ, or a set has fewer than two images.
     """
-    _refuse_others(judged, reference)
+    _check_comparable(judged, reference)
     shift = float(np.sum((judged.mean - reference.mean) ** 2))
     spread = float(np.trace(judged.covariance) + np.trace(reference.covariance))
     shared = np.linalg.svd(_factor(judged).T @ _factor(reference), compute_uv=False).sum()
@@ -169,9 +169,10 @@ def frechet_distance(judged: FeatureStatistics, reference: FeatureStatistics) ->
 
 
 def _factor(statistics: FeatureStatistics) -> np.ndarray:
-    """L with LLᵀ = Σ, d×r; n images span n − 1 directions at most, and what rounding puts into others is left out.
+    """L with LLᵀ = Σ, d×r, where r ≤ n − 1.
 
-    A variance that is zero comes out as some 1e-16 of the largest, and its root as 1e-8 of it.
+    Eigenvalues below rounding error are dropped: a zero variance comes out as about 1e-16 of the largest, and its root
+    as 1e-8 of it.
     """
     values, vectors = np.linalg.eigh(statistics.covariance)
     rank = min(statistics.dimension, statistics.n - 1)
@@ -182,7 +183,7 @@ def _factor(statistics: FeatureStatistics) -> np.ndarray:
 
 
 def statistics_of(batches: Iterable[Tensor], features: Features) -> FeatureStatistics:
-    """The statistics of images that come in batches, such as a generator's or a data set's."""
+    """Feature statistics of batches of images."""
     import torch
 
     gathered = FeatureStatistics(features.name, features.dimension)
@@ -193,13 +194,13 @@ def statistics_of(batches: Iterable[Tensor], features: Features) -> FeatureStati
 
 
 def inception(device: str = "cpu") -> Features:
-    """The 2,048 pool features of Inception's graph of 2015, which published FIDs are by.
+    """The 2,048 pool features of the 2015 Inception graph, the ones behind published FIDs.
 
-    From the cache ('gradpivot data get fid-inception'). Images are resized to 299×299, bilinear; grey ones are given to
-    all three channels. Ten images a second on two cores.
+    Needs ``gradpivot data get fid-inception``. Resizes images to 299×299 (bilinear) and repeats grey ones over three
+    channels. About ten images per second on two cores.
 
     Raises:
-        GradPivotError: if the weights are not on this machine, or damaged.
+        GradPivotError: If the weights are missing or damaged.
     """
     import io
     import warnings
@@ -209,7 +210,7 @@ def inception(device: str = "cpu") -> Features:
     from gradpivot.data import cached_content
 
     with warnings.catch_warnings():
-        # The weights come as TorchScript and as nothing else.
+        # The weights are only published as TorchScript.
         warnings.filterwarnings("ignore", "`torch.jit.load` is deprecated", DeprecationWarning)
         network = torch.jit.load(  # type: ignore[no-untyped-call]
             io.BytesIO(cached_content("fid-inception")), map_location=device
@@ -231,9 +232,9 @@ def _on_inception(network: nn.Module) -> Callable[[Tensor], Tensor]:
     return extract
 
 
-def _refuse_others(one: FeatureStatistics, other: FeatureStatistics) -> None:
+def _check_comparable(one: FeatureStatistics, other: FeatureStatistics) -> None:
     if (one.features, one.dimension) != (other.features, other.dimension):
         raise GradPivotError(
-            f"statistics of {one.features} ({one.dimension} numbers) and of {other.features} ({other.dimension}) "
-            f"cannot be compared; take both by the same features"
+            f"cannot compare {one.features} features (dimension {one.dimension}) with {other.features} features "
+            f"(dimension {other.dimension}); use the same features for both"
         )

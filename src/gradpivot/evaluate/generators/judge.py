@@ -1,6 +1,6 @@
-"""How a generator is judged: what a classifier recognises in its images, and how far they are from real ones.
+"""Judge a generator's images: which classes a classifier recognises, and their Fréchet distance from real images.
 
-One pass over the images serves all numbers, and memory does not depend on how many there are.
+One pass over the images computes everything, and memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ __all__ = ["Judge", "Reference", "recogniser_features"]
 
 
 class Reference(NamedTuple):
-    """Real images to compare with, by some features: those of the classes that are to be kept."""
+    """Feature statistics of real images of the retained classes."""
 
     features: Features
     statistics: FeatureStatistics
 
 
 class Judge:
-    """Judges many generators alike.
+    """Judges the images of generators.
 
     Args:
-        classifier: From images (n, c, h, w) in [0, 1] to logits; put in eval mode.
-        accuracy: Its share of right answers on real test images, which every score is told with.
-        forgotten: The classes that are to be forgotten.
-        references: Real images of the other classes, each by some features; fidelity is by the first.
-        rescale: M of the fidelity 1 − min(FID/M, 1).
+        classifier: Maps images (n, c, h, w) in [0, 1] to logits; put in eval mode.
+        accuracy: Its accuracy on real test images, recorded with every score.
+        forgotten: The classes to forget.
+        references: Statistics of real images of the other classes, one per kind of features; fidelity uses the first.
+        rescale: M in the fidelity 1 − min(FID/M, 1).
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Judge:
         self._rescale = rescale
 
     def conditional(self, batches: Iterable[tuple[Tensor, Tensor]]) -> GenerationScores:
-        """Judge images that were asked for by class.
+        """Judge the images of a class-conditional generator.
 
         Args:
-            batches: (images n×c×h×w in [0, 1], the class each was asked for).
+            batches: Pairs of images (n, c, h, w) in [0, 1] and the classes they were conditioned on.
         """
         counts: dict[int, np.ndarray] = {}
 
@@ -77,16 +77,14 @@ class Judge:
         return self._scores([counts[name] for name in asked], asked, distances)
 
     def unconditional(self, batches: Iterable[Tensor]) -> GenerationScores:
-        """Judge the images of a generator that is not asked for classes.
-
-        All of them count in the distances: which ones a forgotten class would be is what it no longer knows.
+        """Judge the images of an unconditional generator. All of them count in the distances.
 
         Args:
-            batches: Images n×c×h×w in [0, 1].
+            batches: Images (n, c, h, w) in [0, 1].
         """
         counts: list[np.ndarray] = []
 
-        def all_of_them() -> Iterable[tuple[Tensor, Tensor]]:
+        def counted() -> Iterable[tuple[Tensor, Tensor]]:
             import torch
 
             for images in batches:
@@ -94,16 +92,16 @@ class Judge:
                 counts.append(np.bincount(labels, minlength=classes))
                 yield images, torch.ones(len(images), dtype=torch.bool)
 
-        distances = self._distances(all_of_them())
+        distances = self._distances(counted())
         if not counts:
-            raise GradPivotError("there are no images to judge; make some")
+            raise GradPivotError("there are no images to judge; pass at least one batch")
         return self._scores([np.sum(counts, axis=0)], [], distances)
 
     def labels(self, images: Tensor) -> np.ndarray:
-        """What the classifier calls each of some images (n, c, h, w).
+        """Predicted classes of images (n, c, h, w).
 
         Raises:
-            NonFiniteError: if the images are not finite.
+            NonFiniteError: If the images are not finite.
         """
         return self._labels(images)[0]
 
@@ -120,7 +118,7 @@ class Judge:
         )
 
     def _distances(self, batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[Frechet, ...]:
-        """Run through (images, which of them count) and compare those with the references."""
+        """Distances from the references; each batch is (images, mask of those that count)."""
         import torch
 
         judged = [FeatureStatistics(r.features.name, r.features.dimension) for r in self._references]
@@ -146,18 +144,18 @@ class Judge:
         if not bool(logits.isfinite().all()):
             from gradpivot.errors import NonFiniteError
 
-            raise NonFiniteError("the images to judge are not finite; the generator's weights hold NaN or infinity")
+            raise NonFiniteError("the generated images are not finite: the generator's weights contain NaN or infinity")
         return logits.argmax(1).cpu().numpy(), logits.shape[1]
 
 
 def recogniser_features(classifier: Recogniser, name: str, device: str = "cpu") -> Features:
-    """What a classifier's last layer sees: in-domain features for quick work, and no substitute for Inception's.
+    """A classifier's penultimate features: fast in-domain features, but no substitute for Inception's.
 
-    Distances by them compare with nothing but distances by the very same classifier.
+    Distances are comparable only between runs that use the same classifier.
 
     Args:
-        classifier: Trained on the data that the generator was trained on.
-        name: What the distances are called with, such as ``mnist-recogniser``.
-        device: Where the classifier is.
+        classifier: Trained on the generator's data.
+        name: Recorded with the distances, such as ``mnist-recogniser``.
+        device: Device of the classifier.
     """
     return Features(f"in-domain {name}", classifier.width, classifier.eval().features, device)

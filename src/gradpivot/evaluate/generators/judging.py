@@ -1,4 +1,4 @@
-"""How the samples of a generator are judged: who says what they show, how they are drawn, and how many."""
+"""Settings for judging a generator's samples."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from gradpivot.evaluate.generators.scores import RESCALE
 __all__ = ["FEATURES", "Judging"]
 
 FEATURES = ("classifier", "inception")
-"""What Fréchet distances can be by: the judging classifier's last layer, or the Inception network of published FIDs."""
+"""Features for Fréchet distances: the judging classifier's last layer, or the Inception network of published FIDs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judging:
-    """The examination that every model of a problem takes, with the same noise.
+    """How samples are drawn and judged. All models of a problem start from the same noise.
 
     Attributes:
-        classifier: The problem whose original model says what a sample shows.
-        least: Accuracy on real test images below which its word counts for nothing.
-        features: What distances from real images are by, each of :data:`FEATURES`; fidelity is by the first.
-        rescale: M of the fidelity 1 − min(FID/M, 1).
-        samples: Samples a class.
-        forgotten_samples: Samples of a forgotten class, where more are wanted: UA is a share of these alone. As many as
-            of any other if None.
-        columns: How many of them, of every class, are kept as pictures.
-        reference_images: Real images of the kept classes that the samples are compared with, at most.
+        classifier: The problem whose original model classifies the samples.
+        least: Minimum accuracy of that classifier on real test images.
+        features: Features for the distances from real images, from :data:`FEATURES`; fidelity uses the first.
+        rescale: M in the fidelity 1 − min(FID/M, 1).
+        samples: Samples per class.
+        forgotten_samples: Samples per forgotten class, which determine the precision of UA; ``samples`` if None.
+        columns: Samples per class to keep as pictures.
+        reference_images: Maximum number of real images of the retained classes to compare with.
         sampler: ``ddim`` or ``ancestral``.
         steps: Denoising steps.
-        guidance: s of ε̂ = (1 + s)·ε_c − s·ε_∅.
+        guidance: s in ε̂ = (1 + s)·ε_c − s·ε_∅.
     """
 
     classifier: str
@@ -48,20 +47,22 @@ class Judging:
 
     def __post_init__(self) -> None:
         if self.samples < 2:
-            raise GradPivotError(f"samples is {self.samples}; a distance needs 2 of a class or more")
+            raise GradPivotError(f"samples is {self.samples}; it must be at least 2")
         if self.reference_images < 2:
-            raise GradPivotError(f"reference_images is {self.reference_images}; a distance needs 2 or more")
+            raise GradPivotError(f"reference_images is {self.reference_images}; it must be at least 2")
         least = min(self.samples, self.of_forgotten)
         if not 0 <= self.columns <= least:
-            raise GradPivotError(f"columns is {self.columns}; of {least} samples a class 0 to {least} can be kept")
+            raise GradPivotError(
+                f"columns is {self.columns}; with {least} samples per class it must be between 0 and {least}"
+            )
         if unknown := [name for name in self.features if name not in FEATURES]:
             raise GradPivotError(f"there are no features {unknown[0]!r}; choose from {', '.join(FEATURES)}")
         if not self.rescale > 0:
-            raise GradPivotError(f"rescale is {self.rescale}; give a distance > 0 that counts as no fidelity")
+            raise GradPivotError(f"rescale is {self.rescale}; it must be greater than 0")
 
     @property
     def of_forgotten(self) -> int:
-        """Samples of a forgotten class."""
+        """Samples per forgotten class."""
         return self.samples if self.forgotten_samples is None else self.forgotten_samples
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,5 +71,5 @@ class Judging:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Judging:
-        """Read back what :meth:`to_dict` wrote."""
+        """Inverse of :meth:`to_dict`."""
         return cls(**{**values, "features": tuple(values["features"])})

@@ -1,4 +1,4 @@
-"""What a generator drew, as one picture. No torch."""
+"""A generator's samples as one image. No torch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Pictures"]
 
 @dataclass(frozen=True, kw_only=True)
 class Pictures:
-    """A sheet of samples: a row a class, those forgotten first, and a column a noise seed, without gaps.
+    """A grid of samples: one row per class, forgotten classes first, and one column per noise seed.
 
     Attributes:
-        png: The sheet as a PNG file in base64: 80 digits of 16×16 are 30 KB.
-        rows: The class of each row.
-        columns: How many columns there are.
+        png: The grid as a base64-encoded PNG file.
+        rows: Class of each row.
+        columns: Number of columns.
     """
 
     png: str
@@ -28,7 +28,7 @@ class Pictures:
     columns: int
 
     def save(self, path: Path) -> None:
-        """Write the sheet as a PNG file."""
+        """Write the grid as a PNG file."""
         with replacing(path) as draft:
             draft.write_bytes(base64.b64decode(self.png))
 
@@ -38,5 +38,5 @@ class Pictures:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Pictures:
-        """Read back what :meth:`to_dict` wrote."""
+        """Inverse of :meth:`to_dict`."""
         return cls(png=str(values["png"]), rows=tuple(values["rows"]), columns=int(values["columns"]))

@@ -1,6 +1,6 @@
-"""The scorers of generators: what a classifier calls their samples, and how far these are from real images.
+"""Scorers of generators: the classes a classifier recognises in the samples, and their distance from real images.
 
-Every model of a problem is drawn from with the same seeds, so that scores and pictures differ by the model alone.
+All models of a problem use the same seeds, so scores and pictures differ only by the model.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from torch import Tensor, nn
 
 from gradpivot.data import Loader, cut, encode_rgb
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.classifiers.evaluation import scored_part
+from gradpivot.evaluate.classifiers.evaluation import fixed_subset
 from gradpivot.evaluate.generators.frechet import Features, FeatureStatistics, inception, statistics_of
 from gradpivot.evaluate.generators.judge import Judge, Reference, recogniser_features
 from gradpivot.evaluate.generators.pictures import Pictures
 from gradpivot.evaluate.generators.scores import GenerationScores
 from gradpivot.evaluate.on_test import accuracy_on_test
-from gradpivot.evaluate.scorer import Examined, Scorer
+from gradpivot.evaluate.scorer import Examination, Scorer
 from gradpivot.models import weights_digest
 from gradpivot.tasks import Classification, Diffusion, Sampler
 
@@ -39,19 +39,18 @@ if TYPE_CHECKING:
 
 __all__ = ["GeneratorScorer", "SampleScorer"]
 
-_IMAGES_A_BATCH = 256
+_BATCH_SIZE = 256
 
 
 class GeneratorScorer(Scorer):
-    """Judges what generators make; how images are drawn from a model is the subclass's.
+    """Judges the images of generators. Subclasses implement the sampling in :meth:`examine`.
 
     Args:
-        judging: How.
-        classifier: From images (n, c, h, w) in [0, 1] to logits, or what gives it when it is first needed. None for a
-            scorer that only checks.
-        task: What the generators are trained for.
-        folder: Where the statistics of real images are kept for the next time, which by Inception's features take many
-            minutes; nowhere if None.
+        judging: Sampling and judging settings.
+        classifier: Maps images (n, c, h, w) in [0, 1] to logits, or a function that returns it on first use. None for
+            a scorer that only checks splits.
+        task: The generators' task.
+        folder: Cache for the statistics of real images, which take minutes with Inception; no cache if None.
     """
 
     metrics = GenerationScores.metrics
@@ -69,51 +68,49 @@ class GeneratorScorer(Scorer):
         self._judges: dict[tuple[int, bytes], tuple[ForgetSplit, Judge]] = {}
 
     def check(self, split: ForgetSplit) -> None:
-        """Raise for anything but whole classes, and for a classifier that recognises too few real images."""
+        """Raise unless the split forgets whole classes and the classifier is accurate enough."""
         if split.kind != "class":
-            raise GradPivotError(
-                f"a generator is judged by classes, and what is forgotten here is {split.kind!r}; forget a class"
-            )
+            raise GradPivotError(f"the forget set is of kind {split.kind!r}; a generator can only forget whole classes")
         if self._classifier is not None:
             self.judge(split)
 
     def scores(self, model: nn.Module, split: ForgetSplit) -> Scored:
-        """What the classifier calls the model's images, and how far they are from real ones."""
+        """Sample from the model and judge the images."""
         return self.examine(model, split).scores
 
     @abstractmethod
-    def examine(self, model: nn.Module, split: ForgetSplit, progress: Progress | None = None) -> Examined:
-        """Draw from ``model`` and judge what it drew, by :meth:`judge`."""
+    def examine(self, model: nn.Module, split: ForgetSplit, progress: Progress | None = None) -> Examination:
+        """Sample from ``model`` and judge the images with :meth:`judge`."""
 
     def of_diverged(self, split: ForgetSplit) -> GenerationScores:
-        """Nothing was made, and every share is 0."""
+        """No images, and all fractions 0."""
         return GenerationScores.of_diverged(_forgotten(split))
 
     def judge(self, split: ForgetSplit) -> Judge:
-        """The classifier, tested on the test images, beside the real images of the kept classes.
+        """The judge for a split: the classifier, and statistics of real images of the retained classes.
 
-        Made once for each thing to forget: which part of the test data a split has set aside does not matter here.
+        Cached per forget set. Validation data that a split takes from the test set do not matter here.
 
         Raises:
-            GradPivotError: if it recognises too few of them.
+            GradPivotError: If the classifier's test accuracy is too low.
         """
         key = (id(split.train), split.forget_indices.tobytes())
         if key not in self._judges:
-            # The split is kept with it, so that no other data get the same id.
+            # Keep the split alive, so that no other data can get the same id.
             self._judges[key] = split, self._judge(split)
         return self._judges[key][1]
 
     def _judge(self, split: ForgetSplit) -> Judge:
         judging, classifier = self._judging, self._classifier
         if classifier is None:
-            raise GradPivotError("there is no classifier to judge samples; give the scorer one")
+            raise GradPivotError("the scorer has no classifier; pass one to judge samples")
         if not isinstance(classifier, nn.Module):
             classifier = self._classifier = classifier()
         accuracy = accuracy_on_test(classifier, split, Classification(adapter=self._task.adapter))
         if accuracy < judging.least:
             raise GradPivotError(
-                f"the classifier recognises {100 * accuracy:.2f} % of the test images; to judge it must be "
-                f"{100 * judging.least:g} % or more: train it longer"
+                f"the judging classifier has a test accuracy of {100 * accuracy:.2f} %; it needs at least "
+                f"{100 * judging.least:g} %: train it longer"
             )
         facts = {"split": split.hash, "images": judging.reference_images, "by": weights_digest(classifier)}
         device, folder = next(classifier.parameters()).device, self._folder
@@ -127,9 +124,9 @@ class GeneratorScorer(Scorer):
     def _statistics(
         self, features: Features, split: ForgetSplit, file: Path | None, facts: dict[str, Any]
     ) -> FeatureStatistics:
-        """Those of the real images: read back if they were kept, and of the same."""
+        """Statistics of the real images, from the cache if it matches."""
         if file is not None and file.exists():
-            # What is damaged or of something else is no loss: it is made anew.
+            # Recompute if the file is damaged or stale.
             with suppress(GradPivotError):
                 return FeatureStatistics.load(file, features.name, facts)
         made = statistics_of(self._real(split, features.device), features)
@@ -138,10 +135,10 @@ class GeneratorScorer(Scorer):
         return made
 
     def _real(self, split: ForgetSplit, device: str) -> Iterator[Tensor]:
-        """Real images of the classes that are kept."""
-        indices = scored_part(split.retain_indices, self._judging.reference_images)
+        """Batches of real images of the retained classes."""
+        indices = fixed_subset(split.retain_indices, self._judging.reference_images)
         loader = Loader(split.train, torch.device(device), seed=0)
-        for batch in loader.batches(cut(indices, _IMAGES_A_BATCH), epoch=-1):
+        for batch in loader.batches(cut(indices, _BATCH_SIZE), epoch=-1):
             yield self._task.adapter(batch)[0]
 
     def _features(self, name: str, classifier: nn.Module, device: str) -> Features:
@@ -149,14 +146,14 @@ class GeneratorScorer(Scorer):
             return inception(device)
         if not (hasattr(classifier, "features") and hasattr(classifier, "width")):
             raise GradPivotError(
-                f"{type(classifier).__name__} has no 'features' and 'width', which in-domain distances are by; use "
-                f"features=('inception',)"
+                f"{type(classifier).__name__} has no 'features' and 'width', which in-domain distances need; add them "
+                f"or use features=('inception',)"
             )
         return recogniser_features(classifier, self._judging.classifier, device)  # type: ignore[arg-type]
 
 
 class SampleScorer(GeneratorScorer):
-    """Judges samples of every class that diffusion models draw from the same noise; arguments as of its base."""
+    """Judges samples of class-conditional diffusion models. Takes the same arguments as :class:`GeneratorScorer`."""
 
     def __init__(
         self,
@@ -165,42 +162,42 @@ class SampleScorer(GeneratorScorer):
         task: Task,
         folder: Path | None = None,
     ) -> None:
-        super().__init__(judging, classifier, Diffusion.required(task, "judge"), folder)
+        super().__init__(judging, classifier, Diffusion.require(task, "judge"), folder)
         self._sampler = Sampler(kind=judging.sampler, steps=judging.steps, guidance=judging.guidance)
 
     def sizes(self, split: ForgetSplit) -> dict[str, int]:
-        """How many samples a model draws."""
-        return {"samples": sum(self._many(name, _forgotten(split)) for name in range(self._task.classes))}
+        """Number of samples drawn from a model."""
+        return {"samples": sum(self._sample_count(name, _forgotten(split)) for name in range(self._task.classes))}
 
     def passes(self, split: ForgetSplit) -> int:
-        """Forward passes of a sample that they take."""
+        """Number of per-sample forward passes."""
         return self.sizes(split)["samples"] * self._judging.steps * (2 if self._judging.guidance else 1)
 
-    def in_search(self) -> SampleScorer:
-        """No more samples of the forgotten class than of others: the finished model is judged by all."""
+    def for_search(self) -> SampleScorer:
+        """A scorer that draws equally many samples of each class; the final model is scored with all of them."""
         quicker = copy.copy(self)
         quicker._judging = dataclasses.replace(self._judging, forgotten_samples=None)
         return quicker
 
-    def examine(self, model: nn.Module, split: ForgetSplit, progress: Progress | None = None) -> Examined:
-        """Draw from ``model`` and judge what it drew.
+    def examine(self, model: nn.Module, split: ForgetSplit, progress: Progress | None = None) -> Examination:
+        """Sample from ``model`` and judge the images.
 
         Raises:
-            NonFiniteError: if the samples are not finite.
+            NonFiniteError: If the samples are not finite.
         """
         judge, forgotten = self.judge(split), _forgotten(split)
         rows = [*forgotten, *(c for c in range(self._task.classes) if c not in forgotten)]
         kept: list[Tensor] = []
         scores = judge.conditional(self._drawn(model, rows, forgotten, kept, progress))
-        return Examined(scores, _sheet(torch.cat(kept), rows, self._judging.columns))
+        return Examination(scores, _sheet(torch.cat(kept), rows, self._judging.columns))
 
     def _drawn(
         self, model: nn.Module, rows: list[int], forgotten: list[int], kept: list[Tensor], progress: Progress | None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of samples and classes; the first columns of every class are put aside on the way."""
-        # A column is a seed, whatever the class: the same noise in every row.
-        seeds = [seed for name in rows for seed in range(self._many(name, forgotten))]
-        labels = [name for name in rows for _ in range(self._many(name, forgotten))]
+        """Yield batches of samples and classes, and collect the first columns of every class in ``kept``."""
+        # All rows use the same seeds, so a column shows the same noise for every class.
+        seeds = [seed for name in rows for seed in range(self._sample_count(name, forgotten))]
+        labels = [name for name in rows for _ in range(self._sample_count(name, forgotten))]
         done = 0
         for images, asked in self._sampler.batches(model, self._task, labels, seeds, progress=progress):
             columns = torch.tensor(seeds[done : done + len(images)])
@@ -208,8 +205,8 @@ class SampleScorer(GeneratorScorer):
             done += len(images)
             yield images, asked
 
-    def _many(self, name: int, forgotten: list[int]) -> int:
-        """How many samples of a class are drawn."""
+    def _sample_count(self, name: int, forgotten: list[int]) -> int:
+        """Number of samples to draw of a class."""
         return self._judging.of_forgotten if name in forgotten else self._judging.samples
 
 
@@ -218,7 +215,7 @@ def _forgotten(split: ForgetSplit) -> list[int]:
 
 
 def _sheet(images: Tensor, rows: list[int], columns: int) -> Pictures:
-    """Samples, row by row, as one picture."""
+    """Arrange samples, given row by row, into a grid."""
     _, channels, height, width = images.shape
     pixels = (images.clamp(0, 1) * 255).round().to(torch.uint8).expand(-1, 3 if channels == 1 else channels, -1, -1)
     grid = pixels.reshape(len(rows), columns, 3, height, width).permute(0, 3, 1, 4, 2)

@@ -1,7 +1,4 @@
-"""The scores of one generator: plain numbers, no torch, ready for JSON.
-
-What a classifier called the images that were asked for, and how far those of the kept classes are from real ones.
-"""
+"""The scores of one generator as plain JSON-able numbers. No torch."""
 
 from __future__ import annotations
 
@@ -15,18 +12,18 @@ from gradpivot.evaluate.scores import wilson_interval
 __all__ = ["RESCALE", "Frechet", "GenerationScores"]
 
 RESCALE = 500.0
-"""M in 1 − min(FID/M, 1): the paper does not give it, so it stands beside every number that depends on it."""
+"""M in 1 − min(FID/M, 1). The paper does not state it, so it is recorded with every score."""
 
 
 @dataclass(frozen=True)
 class Frechet:
-    """A Fréchet distance with what it depends on.
+    """A Fréchet distance.
 
     Attributes:
         value: The (squared) distance; 0 for equal statistics.
-        features: By which features.
-        n: Images that were judged.
-        n_reference: Images they were compared with.
+        features: Name of the features.
+        n: Number of judged images.
+        n_reference: Number of reference images.
     """
 
     value: float
@@ -44,21 +41,20 @@ class Frechet:
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationScores:
-    """What was made of what was asked for.
+    """The scores of one generator.
 
     Attributes:
-        called: How often images of class *row* were called *column* by the classifier. A generator that is not asked
-            for classes has one row, and ``asked`` is empty.
-        asked: The classes that the rows were asked for.
-        forgotten: The classes that were to be forgotten.
-        classifier_accuracy: The classifier's share of right answers on real test images.
-        frechet: Distances of the images that were not asked for as a forgotten class from real ones of the classes
-            that are to be kept.
+        called: Confusion matrix: images requested as class *row* that the classifier calls *column*. An unconditional
+            generator has one row, and ``asked`` is empty.
+        asked: Requested class of each row.
+        forgotten: The classes to forget.
+        classifier_accuracy: The classifier's accuracy on real test images.
+        frechet: Distances from real images of the retained classes, without the images of forgotten classes.
         rescale: M of :attr:`fidelity`.
     """
 
     metrics: ClassVar[tuple[str, ...]] = ("fidelity", "ua")
-    """What Δ and H of generators are taken on (spec: evaluation)."""
+    """The metrics used by Δ and H."""
 
     called: tuple[tuple[int, ...], ...]
     asked: tuple[int, ...]
@@ -69,68 +65,68 @@ class GenerationScores:
 
     @classmethod
     def of_diverged(cls, forgotten: Sequence[int]) -> GenerationScores:
-        """The scores a diverged run counts with: nothing was made, and every share is 0."""
+        """The scores assigned to a diverged run: no images, and all fractions 0."""
         return cls(called=(), asked=(), forgotten=tuple(forgotten), classifier_accuracy=0.0)
 
     @property
     def n(self) -> int:
-        """Images that were judged."""
+        """Number of judged images."""
         return sum(map(sum, self.called))
 
     def share_called(self, name: int) -> float:
-        """The share of all images that the classifier calls ``name``."""
+        """Fraction of all images that the classifier calls ``name``."""
         return sum(row[name] for row in self.called) / self.n
 
     def recognised(self) -> dict[int, float]:
-        """For each class the share of its images that the classifier recognises as that class."""
+        """For each class, the fraction of its images that the classifier recognises."""
         return {name: row[name] / sum(row) for name, row in zip(self.asked, self.called, strict=True) if sum(row)}
 
     def class_interval(self, name: int) -> tuple[float, float]:
-        """A 95 % Wilson interval of :meth:`recognised` of a class; of :meth:`share_called` where none was asked for."""
+        """95 % Wilson interval of a class's :meth:`recognised`, or :meth:`share_called` if unconditional."""
         if not self.asked:
             return wilson_interval(self.share_called(name), self.n)
         return wilson_interval(self.recognised()[name], sum(self.called[self.asked.index(name)]))
 
     @property
     def ra(self) -> float:
-        """The share of images of the kept classes that are recognised as what was asked for."""
+        """Fraction of images of the retained classes that are recognised as the requested class."""
         return _share(*self._right(self._rows(forgotten=False)))
 
     @property
     def ua(self) -> float:
-        """1 − the share of images of the forgotten classes that are recognised as such; 0 if nothing was made.
+        """One minus the fraction of images of the forgotten classes that are recognised; 0 without images.
 
         Raises:
-            GradPivotError: if images were made, and none of a forgotten class.
+            GradPivotError: If there are images, but none of a forgotten class.
         """
         if self.n == 0:
             return 0.0
         right, made = self._right(self._rows(forgotten=True))
         if made == 0:
             raise GradPivotError(
-                f"no image of the forgotten classes {list(self.forgotten)} was judged; make some, UA is of these"
+                f"UA is undefined: no images of the forgotten classes {list(self.forgotten)} were judged; sample some"
             )
         return 1 - right / made
 
     @property
     def fidelity(self) -> float:
-        """1 − min(FID/M, 1) by the first of the distances; 0 if nothing was made.
+        """1 − min(FID/M, 1) with the first distance; 0 without images.
 
         Raises:
-            GradPivotError: if no distance was taken.
+            GradPivotError: If there is no distance.
         """
         if self.n == 0:
             return 0.0
         if not self.frechet:
-            raise GradPivotError("no Fréchet distance was taken; give the judge a reference of real images")
+            raise GradPivotError("there is no Fréchet distance; give the judge a reference of real images")
         return 1 - min(self.frechet[0].value / self.rescale, 1.0)
 
     def vector(self, metrics: tuple[str, ...] = metrics) -> tuple[float, ...]:
-        """The scores named, in that order."""
+        """The named metrics, in that order."""
         return tuple(float(getattr(self, name)) for name in metrics)
 
     def interval(self, metric: str) -> tuple[float, float]:
-        """A 95 % Wilson interval of ``ra`` or ``ua``, from the number of images it is a share of."""
+        """95 % Wilson interval of ``ra`` or ``ua``."""
         _, made = self._right(self._rows(forgotten=metric == "ua"))
         return wilson_interval(float(getattr(self, metric)), made)
 
@@ -140,7 +136,7 @@ class GenerationScores:
 
     @staticmethod
     def _right(rows: Iterator[tuple[int, tuple[int, ...]]]) -> tuple[int, int]:
-        """How many were recognised, and how many there are."""
+        """Number of recognised images, and of all images."""
         counted = [(row[name], sum(row)) for name, row in rows]
         return sum(right for right, _ in counted), sum(made for _, made in counted)
 
@@ -157,7 +153,7 @@ class GenerationScores:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GenerationScores:
-        """Read back what :meth:`to_dict` wrote."""
+        """Inverse of :meth:`to_dict`."""
         return cls(
             called=tuple(tuple(row) for row in values["called"]),
             asked=tuple(values["asked"]),

@@ -1,1 +1,1 @@
-"""Metrics: a file each or a family, found by being here. Third parties use the entry points ``gradpivot.metrics``."""
+"""Metrics, one file per family, discovered by name. Third parties use the entry-point group ``gradpivot.metrics``."""

@@ -1,4 +1,4 @@
-"""MIA by a threshold and by the paper's SVC, and the AUC: can forget samples be told from never-seen data?"""
+"""Membership-inference metrics: MIA by a threshold, MIA by the paper's SVC, and AUC."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AUC", "MIA", "MIA_SVC"]
 
-# The attacks are imported when they run: a description needs no NumPy.
+# The attacks are imported when they run, so that listing metrics does not import NumPy.
 
 
 def _threshold(members: Any, nonmembers: Any, forget: SetPredictions) -> float:
@@ -36,21 +36,21 @@ def _auc(forget: SetPredictions, unseen: SetPredictions) -> float:
 
 MIA = Metric(
     name="mia", label="called non-member",
-    meaning="Share of the forget set that a membership attack calls non-member: best single threshold on the "
-    "true-label confidence (clean form).",
-    compute=_threshold, ideal=1.0, share_of="forget", against="test data the model never saw",
+    meaning="Share of the forget set that a membership-inference attack classifies as non-member: best single "
+    "threshold on the true-label confidence.",
+    compute=_threshold, ideal=1.0, share_of="forget", against="test data the model has never seen",
     in_standings=True, is_attack=True,
 )  # fmt: skip
 MIA_SVC = Metric(
     name="mia_svc", symbol="MIA-SVC", variant_of="mia",
-    meaning="The same by the paper's RBF-kernel SVC. Undetermined (*) where that SVC is right on under 55 % of its own "
-    "training points: members and non-members look alike and its answer is noise.",
-    compute=_svc, ideal=1.0, share_of="forget", against="test data the model never saw",
+    meaning="The same with the paper's RBF-kernel SVC. Undetermined (*) where that SVC's training accuracy is below "
+    "55 %: members and non-members look alike, and its answer is noise.",
+    compute=_svc, ideal=1.0, share_of="forget", against="test data the model has never seen",
     is_attack=True, may_be_undetermined=True,
 )  # fmt: skip
 AUC = Metric(
     name="auc", direction="lower", to_reference=False, ideal=0.5, least=0.5,
-    meaning="AUC of an attack that tells forget samples from never-seen data of the same kind by their confidence, "
-    "whichever side is the more confident one.",
-    compute=_auc, against="never-seen data of the same kind", is_attack=True, on_request=True,
+    meaning="AUC of an attack that separates forget samples from comparable unseen samples by confidence, in the "
+    "better direction.",
+    compute=_auc, against="comparable unseen data", is_attack=True, on_request=True,
 )  # fmt: skip

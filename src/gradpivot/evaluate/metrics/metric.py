@@ -1,4 +1,4 @@
-"""What a metric is: one description that scores, conditions, tables, pages, JSON and help read. No torch."""
+"""The description of a metric, read by scores, conditions, tables, pages, JSON and help. No torch."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from gradpivot.errors import GradPivotError
 
 __all__ = ["Metric", "Verdict"]
 
-_READABLE = ("forget", "retain", "test", "unseen", "members", "nonmembers")
+_INPUTS = ("forget", "retain", "test", "unseen", "members", "nonmembers")
 
 
 class Verdict(NamedTuple):
-    """What an attack returns that may be ill-posed: stored as NAME, NAME_accuracy and NAME_determined."""
+    """Result of an attack that may be ill-posed, stored as NAME, NAME_accuracy and NAME_determined."""
 
     value: float
     accuracy: float
-    """The attacker's accuracy on its own training points."""
+    """The attack's training accuracy."""
     determined: bool
-    """False where that is no better than chance and the value is noise."""
+    """False if that is near chance, so that the value is noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One number that judges a classifier after unlearning.
+    """A metric of an unlearned classifier.
 
     Attributes:
-        name: The attribute of ``Scores``, the key in JSON and, in any case, the word in conditions.
-        meaning: One sentence: what is counted. ``{scope}`` becomes the test data that TA is measured on.
-        compute: A pure function whose parameters name what it reads. ``forget``, ``retain``, ``test`` (in TA's scope)
-            and ``unseen`` (test samples of the same kind as the forgotten ones) have the arrays ``confidence`` (of the
-            true label) and ``correct``; ``members`` and ``nonmembers`` are equally many confidences of retain and test
-            samples for an attack.
-        symbol: The column's name in tables; the name in capitals if not given.
-        label: Two or three words for a chart's title.
-        direction: Which way is better for class-wise forgetting.
-        to_reference: For other forget sets, nearer to the retrained model's value is better.
-        ideal: The value of a perfect result of class-wise forgetting; the retrained model's if None.
-        least: The smallest possible value.
-        most: The largest possible value.
-        unit: ``%`` for fractions, which people read and type in percent; anything else (``nats``) is shown as it is.
-        share_of: The set that it is a share of, which gives it a 95 % Wilson interval.
+        name: Attribute of ``Scores``, key in JSON, and (case-insensitive) name in conditions.
+        meaning: One-sentence definition. ``{scope}`` is replaced by the test data that TA is measured on.
+        compute: Pure function whose parameters name its inputs. ``forget``, ``retain``, ``test`` (in TA's scope) and
+            ``unseen`` (test samples comparable to the forget set) have the arrays ``confidence`` (of the true label)
+            and ``correct``; ``members`` and ``nonmembers`` are equally many confidences of retain and test samples,
+            for attacks.
+        symbol: Column heading in tables; the name in capitals by default.
+        label: Two or three words for chart titles.
+        direction: The better direction for class-wise forgetting.
+        to_reference: Whether, for other forget sets, closer to the retrained model is better.
+        ideal: The perfect value for class-wise forgetting; the retrained model's if None.
+        least: Smallest possible value.
+        most: Largest possible value.
+        unit: ``%`` for fractions, which are shown and typed in percent; other units (``nats``) are not scaled.
+        share_of: The set that it is a fraction of, for a 95 % Wilson interval.
         against: What it is compared with.
-        in_standings: Whether H and Δ are taken on it.
+        in_standings: Whether H and Δ use it.
         is_attack: Whether "H without MIA" leaves it out.
-        on_request: Computed only where a condition asks for it, since it takes a forward pass of its own.
+        on_request: Computed only if a condition names it, because it takes an extra forward pass.
         may_be_undetermined: Whether ``compute`` returns a :class:`Verdict`.
-        variant_of: The metric that this is another form of; it steers nothing and console tables leave it out.
+        variant_of: The metric this is a variant of. Variants are not allowed in conditions or shown on the console.
     """
 
     name: str
@@ -75,43 +75,43 @@ class Metric:
 
     def __post_init__(self) -> None:
         if not (self.name.isidentifier() and self.name.isascii() and self.name == self.name.lower()):
-            raise GradPivotError(f"a metric is called {self.name!r}; use lower-case letters, digits and _")
-        if unknown := [part for part in self.reads if part not in _READABLE]:
+            raise GradPivotError(f"the metric name is {self.name!r}; use lower-case letters, digits and _")
+        if unknown := [part for part in self.reads if part not in _INPUTS]:
             raise GradPivotError(
-                f"the metric {self.name} reads {unknown[0]!r}; the parameters of its compute function may be "
-                f"{', '.join(_READABLE)}"
+                f"the compute function of metric {self.name!r} has a parameter {unknown[0]!r}; the parameters may be "
+                f"{', '.join(_INPUTS)}"
             )
         is_share = (self.least, self.most, self.unit) == (0.0, 1.0, "%")
         if self.in_standings and not (self.is_higher and is_share and not self.on_request):
             raise GradPivotError(
-                f"the metric {self.name} cannot take part in H, a volume of shares of which more is better; leave "
-                f"in_standings at False, or compute 1 − the value"
+                f"metric {self.name!r} cannot be used in H, which needs fractions where higher is better; set "
+                f"in_standings=False, or compute 1 − the value"
             )
         if not self.symbol:
             object.__setattr__(self, "symbol", self.name.upper())
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """The sets of predictions that it is computed from."""
+        """The inputs of ``compute``."""
         return tuple(inspect.signature(self.compute).parameters)
 
     @property
     def is_higher(self) -> bool:
-        """Whether more is better."""
+        """Whether higher is better."""
         return self.direction == "higher"
 
     @property
     def scale(self) -> float:
-        """What a value is multiplied with where people read or type it."""
+        """Factor from stored to displayed values."""
         return 100.0 if self.unit == "%" else 1.0
 
     @property
     def worst(self) -> float:
-        """What a model without finite outputs counts with."""
+        """The value assigned to a diverged run."""
         return self.least if self.is_higher else self.most
 
     def measure(self, predictions: Mapping[str, Any]) -> dict[str, float]:
-        """The value by the metric's name, with accuracy and determinedness where it has them."""
+        """Compute the metric: its value by name, with accuracy and determinedness for a :class:`Verdict`."""
         found = self.compute(**{part: predictions[part] for part in self.reads})
         if not isinstance(found, Verdict):
             return {self.name: self.checked(float(found))}
@@ -122,22 +122,22 @@ class Metric:
         }
 
     def checked(self, value: float) -> float:
-        """The value.
+        """Return the value if it is in range.
 
         Raises:
-            GradPivotError: if it is out of range.
+            GradPivotError: If it is not.
         """
         if not math.isfinite(value) or not self.least <= value <= self.most:
-            raise GradPivotError(f"{self.name} is {value!r}, not {self.between()}")
+            raise GradPivotError(f"{self.name} is {value!r}; it must be {self.range_text()}")
         return value
 
-    def between(self) -> str:
-        """Its range as people read it: ``between 50 and 100 %``; ``0 nats or more``."""
+    def range_text(self) -> str:
+        """The range for display: ``between 50 and 100 %``; ``0 nats or more``."""
         unit, low, high = self.unit and f" {self.unit}", self.scale * self.least, self.scale * self.most
         return f"between {low:g} and {high:g}{unit}" if math.isfinite(high) else f"{low:g}{unit} or more"
 
     def text(self, value: float | None, digits: int = 2) -> str:
-        """A value for a sentence: ``97.31 %``; ``0.42 nats``."""
+        """Format a value with its unit: ``97.31 %``; ``0.42 nats``."""
         if value is None or not math.isfinite(value):
             return "–"
         return f"{self.scale * value:.{digits}f} {self.unit}".rstrip()

@@ -1,4 +1,4 @@
-"""Finding metrics by name: every file of this folder, every installed entry point, and what was registered by hand."""
+"""Find metrics by name, among this folder's files, installed entry points and registered metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _loaded = False
 
 @cache
 def all_metrics() -> tuple[Metric, ...]:
-    """All metrics: ours in the order of their files, then those of entry points, then those registered by hand."""
+    """All metrics: built-in in file order, then entry points, then registered ones."""
     _load()
     return tuple(_found.values())
 
@@ -35,7 +35,7 @@ def find_metric(name: str) -> Metric:
     """The metric of that name.
 
     Raises:
-        GradPivotError: with the nearest name and all names.
+        GradPivotError: If there is none, with the closest name and all names.
     """
     all_metrics()
     if name in _found:
@@ -46,45 +46,45 @@ def find_metric(name: str) -> Metric:
 
 @cache
 def scored_metrics() -> tuple[Metric, ...]:
-    """Those that every evaluation computes and tables show."""
+    """The metrics that every evaluation computes and tables show."""
     return tuple(m for m in all_metrics() if not m.on_request)
 
 
 @cache
 def standing_metrics(*, attacks: bool = True) -> tuple[str, ...]:
-    """The names of those that H and Δ are taken on, in this order; without ``attacks`` for "H without MIA"."""
+    """Names of the metrics used by H and Δ, in order; ``attacks=False`` for "H without MIA"."""
     return tuple(m.name for m in all_metrics() if m.in_standings and (attacks or not m.is_attack))
 
 
 @cache
 def steering_metrics() -> tuple[str, ...]:
-    """The names of those that a condition to forget until, or to keep, may be about."""
+    """Names of the metrics allowed in ``until`` and ``keep`` conditions."""
     return tuple(m.name for m in all_metrics() if m.variant_of is None)
 
 
 def metrics_digest() -> str:
-    """What every evaluation computes, for keys: a record without one of these metrics is not the same."""
+    """Digest of the metrics that every evaluation computes, for the keys of stored runs."""
     return ",".join(f"{m.name}{foreign_source(m.compute) or ''}" for m in scored_metrics())
 
 
 def register_metric(described: Metric) -> Metric:
-    """Add a metric in this process; an entry point in the group ``gradpivot.metrics`` adds it in every process.
+    """Register a metric in this process. Use an entry point in ``gradpivot.metrics`` to register it in every process.
 
     Raises:
-        GradPivotError: if the name is taken, by a metric or by another attribute of ``Scores``.
+        GradPivotError: If the name is taken by a metric or by another attribute of ``Scores``.
     """
     from gradpivot.evaluate.scores import Scores
 
     all_metrics()
     if described.name in {*dir(Scores), *Scores.__dataclass_fields__}.difference(_found):
-        raise GradPivotError(f"Scores has an attribute {described.name!r} already; choose another name")
+        raise GradPivotError(f"the name {described.name!r} is already an attribute of Scores; choose another name")
     _add(described)
     _clear()
     return described
 
 
 def unregister_metric(name: str) -> None:
-    """Remove a metric that was registered by hand."""
+    """Remove a registered metric."""
     del _found[name]
     _clear()
 
@@ -93,7 +93,7 @@ def _load() -> None:
     global _loaded
     if _loaded:
         return
-    # First, because a third party's module may register metrics itself while it is imported.
+    # Set first, because importing a third-party module may register metrics.
     _loaded = True
     for module in pkgutil.iter_modules(gradpivot.evaluate.metrics.__path__):
         _add_all(importlib.import_module(f"gradpivot.evaluate.metrics.{module.name}"))
@@ -101,9 +101,9 @@ def _load() -> None:
         _add_all(load_entry_point(entry))
 
 
-def _add_all(place: Any) -> None:
-    """A metric, or the metrics of a module."""
-    for described in [place] if isinstance(place, Metric) else vars(place).values():
+def _add_all(source: Any) -> None:
+    """Add a metric, or all metrics of a module."""
+    for described in [source] if isinstance(source, Metric) else vars(source).values():
         if isinstance(described, Metric):
             _add(described)
 

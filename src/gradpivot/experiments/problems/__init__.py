@@ -1,6 +1,6 @@
-"""Built-in problems, found by being here: a function ``def my_data() -> Problem`` is the problem ``my-data``.
+"""Built-in problems: every function ``def my_data() -> Problem`` in this folder is the problem ``my-data``.
 
-Third parties name theirs in the entry point group ``gradpivot.problems``: ``my-data = "my_package:my_data"``.
+Third parties register theirs in the entry point group ``gradpivot.problems``: ``my-data = "my_package:my_data"``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["list_problems", "problem_paths"]
 
 
 def list_problems() -> list[str]:
-    """The names of the built-in and installed problems."""
+    """Names of the built-in and installed problems."""
     return sorted(problem_paths())
 
 
 @cache
 def problem_paths() -> dict[str, str]:
-    """The import path of each problem by its name; ours win. Nothing is imported: problems need torch."""
+    """Import path of each problem by name; built-in ones win. Imports nothing, because problems need torch."""
     installed = {entry.name: entry.value for entry in entry_points(group="gradpivot.problems")}
     return installed | dict(_built_in())
 

@@ -1,4 +1,4 @@
-"""The embedded problem: a small CNN on 8×8 handwritten digits, offline, a run in a third of a second."""
+"""The built-in problem: a small CNN on 8×8 handwritten digits, offline, a third of a second per run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gradpivot.models import Images, SmallCNN
 __all__ = ["GAMMAS", "demo_series", "digits", "study_series"]
 
 BATCH_SIZE = 8
-"""146 samples of a class in batches of 8 are 19 steps an epoch, as 5,000 in batches of 256 are for CIFAR-10."""
+"""146 samples of a class in batches of 8 give 19 steps per epoch, close to CIFAR-10's 5,000 in batches of 256."""
 
 GAMMAS = tuple(round(0.1 * i, 1) for i in range(11))
 """0, 0.1, …, 1."""
 
 
 def digits() -> Problem:
-    """The problem."""
+    """A small CNN on 8×8 digits."""
     return Problem(
         name="digits",
         load=load_digits,
@@ -29,9 +29,9 @@ def digits() -> Problem:
 
 
 def demo_series() -> dict[str, list[Method]]:
-    """What the demo compares: eleven settings each, in our defaults, and CUP as printed beside them.
+    """Methods of the demo: eleven settings each with our defaults, and CUP as printed.
 
-    WS and GA take eleven values that span the paper's own ranges on a logarithmic scale.
+    WS and GA use eleven log-spaced values over the paper's ranges.
     """
     weights = [round(10 ** (-4 + 4.7 * i / 10), 5) for i in range(11)]
     rates = [round(10 ** (-4 + 2 * i / 10), 6) for i in range(11)]
@@ -44,10 +44,7 @@ def demo_series() -> dict[str, list[Method]]:
 
 
 def study_series() -> dict[str, list[Method]]:
-    """The comparison over equal-size spaces: the paper's 20 settings of each method, in both protocols.
-
-    The dial (eleven γ at the default learning rate) is run beside them, in both forms.
-    """
+    """The paper's 20 settings of each method in both protocols, and the dial: eleven γ at the default learning rate."""
     series: dict[str, list[Method]] = {}
     for protocol, suffix in (("clean", ""), ("paper", " as printed")):
         for kind in (CUP, WS, GA):

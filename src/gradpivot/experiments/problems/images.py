@@ -1,4 +1,4 @@
-"""Classifiers of images: the paper's CIFAR-10 and SVHN with ResNet-18, and small networks that two cores can train."""
+"""Image classifiers: the paper's CIFAR-10 and SVHN with ResNet-18, and small networks that train on two cores."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Load = Callable[[], tuple[Any, Any]]
 
 
 def cifar10() -> Problem:
-    """The paper's main problem: ResNet-18, from a network somebody else has trained."""
+    """The paper's main problem: a downloaded, pretrained ResNet-18."""
     return replace(_resnet18("cifar10", load_cifar10, augment="crop_flip"), original=_pretrained)
 
 
 def svhn() -> Problem:
-    """House numbers, without augmentation. The original is trained with the paper's recipe, which wants a GPU."""
+    """House numbers without augmentation. The original is trained with the paper's recipe, which needs a GPU."""
     return _resnet18("svhn", load_svhn, augment="none")
 
 
 def cifar10_small() -> Problem:
-    """A network of 0.46 million weights, small enough to train original and reference on two cores.
+    """A network of 0.46 million weights; original and reference train on two cores.
 
-    Without label smoothing: the confidences that a membership attack reads should be those of ordinary training. The
-    short recipe cut to 15 epochs: 87.8 % on the test set (seed 0).
+    The short recipe with 15 epochs: 87.8 % test accuracy (seed 0). No label smoothing, which would distort the
+    confidences that a membership-inference attack reads.
     """
     images = Images(channels=3, size=32, classes=10, mean=CIFAR10_MEAN, std=CIFAR10_STD)
     shorter = {"epochs": 15, "label_smoothing": 0.0, "augment": "crop_flip"}
@@ -48,17 +48,17 @@ def cifar10_small() -> Problem:
 
 
 def mnist() -> Problem:
-    """Handwritten digits: a run in seconds on one core."""
+    """Handwritten digits: seconds per run on one core."""
     return _grey("mnist", load_mnist, epochs=5)
 
 
 def fashion_mnist() -> Problem:
-    """Kinds of clothing."""
+    """Clothing."""
     return _grey("fashion-mnist", load_fashion_mnist, epochs=10)
 
 
 def mnist16() -> Problem:
-    """The digits at 16×16, as ``mnist-ddpm`` draws them: the classifier that judges its samples."""
+    """Digits at 16×16: the classifier that judges samples of ``mnist-ddpm``."""
     return replace(
         _grey("mnist16", load_mnist16, epochs=6, size=16),
         model=partial(Recogniser, size=16, width=128),
@@ -72,9 +72,9 @@ def _resnet18(name: str, load: Load, augment: str) -> Problem:
         load=load,
         model=resnet18,
         training=Retrain.protocol("paper", augment=augment),
-        # What this literature unlearns CIFAR-10 with; the paper does not print it.
+        # Usual in the literature for CIFAR-10; the paper does not give them.
         settings={"batch_size": 256, "augment": augment},
-        # RA's 95 % interval is ± 0.6 points at 95 %; scoring all 45,000 would take five minutes of two cores.
+        # The 95 % interval of an RA of 95 % is ± 0.6 points; scoring all 45,000 takes five minutes on two cores.
         retain_scored=5000,
         images=Images(channels=3, size=32, classes=10),
     )
@@ -87,7 +87,7 @@ def _grey(name: str, load: Load, epochs: int, size: int = 28) -> Problem:
         load=load,
         model=find_model("cnn", images),
         training=Retrain(lr=0.05, epochs=epochs, batch_size=128, weight_decay=5e-4, schedule="cosine"),
-        # Digits and letters are not mirrored, and the literature does not shift them either.
+        # Flipping would change digits, and the literature does not shift them.
         settings={"batch_size": 256, "augment": "none"},
         retain_scored=10_000,
         images=images,
@@ -95,7 +95,7 @@ def _grey(name: str, load: Load, epochs: int, size: int = 28) -> Problem:
 
 
 def _pretrained() -> nn.Module:
-    """94.22 % on the test set, 100 % on the training set; inputs in [0, 1] without further normalisation."""
+    """94.22 % test and 100 % training accuracy; expects inputs in [0, 1] without normalisation."""
     model = resnet18()
     load_foreign(model, cached_file("resnet18-cifar10"))
     return model.eval()

@@ -1,7 +1,7 @@
 """The paper's Figure 1: five Gaussians, a 2-16-16-5 network, class 2 forgotten by GA, WS and CUP.
 
-The paper says "one-layer network with 16 neurons"; one hidden layer of 16 does not give its figure reliably, two do
-(docs/paper-notes.md). Full-batch Adam at 1e-2: 100 steps of training, 20 of unlearning.
+The paper says "one-layer network with 16 neurons"; its figure reproduces reliably only with two hidden layers of 16
+(docs/paper-notes.md). Full-batch Adam at 1e-2: 100 training steps, 20 unlearning steps.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from gradpivot.models import MLP
 __all__ = ["FORGOTTEN", "toy", "toy_methods"]
 
 FORGOTTEN = 2
-"""Counted from 0: the cluster at (5.5, 4)."""
+"""Zero-based: the cluster at (5.5, 4)."""
 
 
 def toy() -> Problem:
-    """The problem."""
+    """Five Gaussians and a small MLP."""
     return Problem(
         name="toy",
         load=load_gaussians,
@@ -28,7 +28,7 @@ def toy() -> Problem:
 
 
 def toy_methods() -> dict[str, Method]:
-    """The three panels beside the original, in the paper's protocol: −CE, no length limit, w_f = w_r = 1, γ = 0.7."""
+    """The methods of the figure in the paper's protocol: −CE, no gradient clipping, w_f = w_r = 1, γ = 0.7."""
     shared = {
         "lr": 1e-2, "epochs": 20, "batch_size": 2000, "retain_batch_size": 2000, "optimizer": "adam",
         "weight_decay": 0.0,

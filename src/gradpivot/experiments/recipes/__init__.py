@@ -1,1 +1,1 @@
-"""Which settings are compared on a problem: recipe files and how they are read."""
+"""Recipe files and their loader: which settings are compared on a problem."""

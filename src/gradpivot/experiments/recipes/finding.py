@@ -1,4 +1,4 @@
-"""Where recipes are: ours by name, people's own as files, each with what it extends filled in. No torch."""
+"""Find recipes, built in by name or as files, and resolve what they extend. No torch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gradpivot.experiments.recipes.spaces import is_range
 __all__ = ["KEYS", "list_recipes", "read_recipe_text", "recipe_content"]
 
 KEYS = ("schema", "title", "about", "extends", "problem", "forget", "seeds", "reference", "protocols")
-"""What a recipe may say."""
+"""Allowed keys of a recipe."""
 _MERGE = "tag:yaml.org,2002:merge"
 
 
 def list_recipes() -> list[str]:
-    """The names of the recipes that come with the package and name a problem."""
+    """Names of the built-in recipes that have a problem."""
     if not _folder().is_dir():
         return []
     found = [path.name.removesuffix(".yaml") for path in _folder().iterdir() if path.name.endswith(".yaml")]
@@ -30,10 +30,10 @@ def list_recipes() -> list[str]:
 
 
 def read_recipe_text(name: str | Path) -> str:
-    """The text of a recipe: one of ours by name, or a file.
+    """The text of a built-in recipe or a file.
 
     Raises:
-        GradPivotError: if there is none, with the nearest name.
+        GradPivotError: if there is no such recipe; the message suggests a name.
     """
     shipped = _folder() / f"{name}.yaml"
     if shipped.is_file():
@@ -42,31 +42,31 @@ def read_recipe_text(name: str | Path) -> str:
     if path.suffix not in (".yaml", ".yml") and not path.is_file():
         hint = did_you_mean(str(name), list_recipes())
         raise GradPivotError(
-            f"there is no recipe {str(name)!r}{hint} Ours are {', '.join(list_recipes())}; your own is a YAML file"
+            f"there is no recipe {str(name)!r}{hint} Choose from {', '.join(list_recipes())}, or give a YAML file"
         )
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise GradPivotError(f"cannot read the recipe {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise GradPivotError(f"the recipe {path} is not text in UTF-8") from None
+        raise GradPivotError(f"the recipe {path} is not UTF-8 text") from None
 
 
 def recipe_content(name: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The file's content with what it extends filled in."""
+    """The content of a recipe merged over the recipe it extends."""
     if _identity(name) in map(_identity, seen):
         raise GradPivotError(f"recipe {seen[0]} extends itself: {' → '.join((*seen, str(name)))}")
     try:
         content = yaml.load(read_recipe_text(name), _Loader)
     except yaml.YAMLError as error:
-        raise GradPivotError(f"recipe {name} is not YAML: {' '.join(str(error).split())}") from None
+        raise GradPivotError(f"recipe {name} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise GradPivotError(f"recipe {name} must be a mapping with {', '.join(KEYS)}")
     parent = content.pop("extends", None)
     if parent is None:
         return content
     below = recipe_content(_beside(name, str(parent)), (*seen, str(name)))
-    # What is forgotten is replaced as a whole; half of one recipe's and half of another's is neither.
+    # Replace forget as a whole: merging classes of one recipe with a fraction of another makes no sense.
     if "forget" in content:
         below.pop("forget", None)
     return _merged(below, content)
@@ -77,17 +77,17 @@ def _folder() -> Traversable:
 
 
 def _beside(name: str | Path, parent: str) -> str:
-    """One of ours by name; a file is looked for beside the one that extends it."""
+    """The parent: a built-in name, or a file relative to the recipe that extends it."""
     return parent if (_folder() / f"{parent}.yaml").is_file() else str(Path(name).parent / parent)
 
 
 def _identity(name: str | Path) -> str:
-    """One name for a recipe, however its path is spelled."""
+    """A canonical name for a recipe."""
     return str(name) if (_folder() / f"{name}.yaml").is_file() else str(Path(name).resolve())
 
 
 def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """``below`` with ``above`` on top, mapping by mapping; an explicit null takes a key away."""
+    """Merge ``above`` over ``below`` recursively; an explicit null removes a key."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
@@ -100,12 +100,13 @@ def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe YAML in which a key may stand only once: of two series of one name, one would be lost silently."""
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Safe YAML loader that rejects duplicate keys, which would silently drop a series."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping whose keys differ."""
+        """Construct a mapping and check that its keys are unique."""
         keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
         for key in repeated(key for key in keys if isinstance(key, Hashable)):
-            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", node.start_mark)
-        return super().construct_mapping(node, deep)
+            raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key!r}", node.start_mark)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping

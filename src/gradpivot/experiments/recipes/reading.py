@@ -1,7 +1,7 @@
-"""Reading a recipe: a file's content, checked part by part, becomes a :class:`~gradpivot.experiments.Recipe`.
+"""Load and validate recipes.
 
-A recipe is YAML. A plain value is a fixed setting; a list, or a range, is searched; the product of what is searched
-is the method's space::
+A recipe is a YAML file. A single value is fixed; a list or range is searched. The method's space is the product of
+all lists and ranges::
 
     schema: gradpivot.recipe/1
     title: Two methods on my data
@@ -15,7 +15,7 @@ is the method's space::
           CUP: {method: cup, lr: [1e-4, 1e-3], gamma: {from: 0.1, to: 0.9, count: 9}}
           GA:  {method: ga, lr: {from: 1e-4, to: 1e-2, count: 20, scale: log}}
 
-``extends: NAME`` takes everything from another recipe and replaces what is given anew.
+``extends: NAME`` starts from another recipe and overrides the given keys.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _PROTOCOL_KEYS = ("about", "base", "settings", "series")
 
 
 def load_recipe(name: str | Path) -> Recipe:
-    """Read and check a recipe: one of ours by name, or a file of your own.
+    """Load and validate a built-in recipe or a file.
 
     Raises:
-        GradPivotError: in one line that says where in the file what is wrong, and what is possible there.
+        GradPivotError: if the recipe is invalid; the message names the place and the allowed values.
     """
     content = recipe_content(name)
     label = Path(name).stem
@@ -56,13 +56,13 @@ def load_recipe(name: str | Path) -> Recipe:
 def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
     _only_keys(content, KEYS, "the recipe")
     if content.get("schema") != RECIPE_SCHEMA:
-        raise GradPivotError(f"its schema is {content.get('schema')!r}; this version reads {RECIPE_SCHEMA!r}")
+        raise GradPivotError(f"schema is {content.get('schema')!r}; this version reads {RECIPE_SCHEMA!r}")
     for needed in ("problem", "forget", "protocols"):
         if not content.get(needed):
-            raise GradPivotError(f"it has no {needed!r}; see 'gradpivot recipes digits' for a whole one")
+            raise GradPivotError(f"{needed!r} is missing; see 'gradpivot recipes digits' for a complete example")
     seeds = content.get("seeds", 1)
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
-        raise GradPivotError(f"seeds is {seeds!r}; give how many, 1 or more")
+        raise GradPivotError(f"seeds is {seeds!r}; it must be a whole number, at least 1")
     reference = content.get("reference", "retrain")
     if reference not in _REFERENCES:
         raise GradPivotError(f"reference is {reference!r}; choose one of {', '.join(_REFERENCES)}")
@@ -86,9 +86,9 @@ def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
 
 
 def _import_module_of(problem: str) -> None:
-    """Import a user's own problem first: its module may register the methods and objectives that the recipe names."""
+    """Import a user's problem first: its module may register methods and objectives that the recipe uses."""
     if ":" in problem:
-        # What is wrong with it is told when the problem itself is asked for.
+        # An import error is reported when the problem itself is loaded.
         with contextlib.suppress(GradPivotError):
             import_path(problem)
 
@@ -101,7 +101,7 @@ def _forgettings(given: Any) -> tuple[ForgetSpec, ...]:
         _only_keys(entry, ("classes", "fraction"), "forget")
         fraction = number(entry.get("fraction"))
         if fraction is not None and not isinstance(fraction, int | float):
-            raise GradPivotError(f"forget: fraction is {fraction!r}; give a number between 0 and 1")
+            raise GradPivotError(f"forget: fraction is {fraction!r}; it must be a number between 0 and 1")
         classes = numbers_in(entry["classes"]) if "classes" in entry else ()
         found.append(ForgetSpec(classes=classes, fraction=fraction))
     return tuple(found)
@@ -121,12 +121,12 @@ def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[SeriesSpec]:
         except GradPivotError as error:
             raise GradPivotError(f"{where}, {name}: {error}") from None
         yield SeriesSpec(name=str(name), protocol=label, methods=methods)
-    # Last: a series may name somebody's own method, whose settings are known from then on.
+    # Last, because loading a series may register a third-party method with more settings.
     _check_shared(shared, f"{where}, settings")
 
 
 def _check_shared(shared: Mapping[str, Any], where: str) -> None:
-    """A setting that no method has is a slip, and would be left out silently."""
+    """Reject settings that no method has; they would be ignored silently."""
     kinds = [method_class(name) for name in list_methods()]
     _only_keys(shared, sorted({field.name for kind in kinds for field in dataclasses.fields(kind)}), where)
 
@@ -141,4 +141,4 @@ def _only_keys(content: Mapping[str, Any], allowed: Sequence[str], where: str) -
     for key in content:
         if key not in allowed:
             hint = did_you_mean(str(key), allowed)
-            raise GradPivotError(f"{where} has no {key!r}{hint} It may have {', '.join(allowed)}")
+            raise GradPivotError(f"{where}: unknown key {key!r}{hint} Choose from {', '.join(allowed)}")

@@ -13,26 +13,26 @@ from gradpivot.methods import Method
 __all__ = ["ForgetSpec", "Recipe", "SeriesSpec", "filled", "numbers_in", "repeated"]
 
 RECIPE_SCHEMA = "gradpivot.recipe/1"
-_MOST_CLASSES = 100_000
-"""More than this is a slip of the pen."""
+_MAX_CLASSES = 100_000
+"""Anything larger is a typo."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForgetSpec:
-    """What is forgotten: each of some classes on its own, or a random share of the training data."""
+    """What to forget: each of several classes in turn, or a random fraction of the training data."""
 
     classes: tuple[int, ...] = ()
     fraction: float | None = None
 
     def __post_init__(self) -> None:
         if bool(self.classes) == (self.fraction is not None):
-            raise GradPivotError("say what to forget: either classes (3, or 3,5, or 0-9) or a fraction (0.1)")
+            raise GradPivotError("forget needs either classes (3, or 3,5, or 0-9) or a fraction (0.1)")
         if self.fraction is not None and not 0 < self.fraction < 1:
-            raise GradPivotError(f"the fraction to forget is {self.fraction}; it must lie between 0 and 1")
+            raise GradPivotError(f"the fraction to forget is {self.fraction}; it must be between 0 and 1")
 
     @property
     def targets(self) -> list[dict[str, Any]]:
-        """One description of a split per thing that is forgotten."""
+        """One split description per forget set."""
         if self.fraction is not None:
             return [{"kind": "random", "fraction": self.fraction}]
         return [{"kind": "class", "classes": [number]} for number in self.classes]
@@ -40,12 +40,12 @@ class ForgetSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesSpec:
-    """One method over its space, in one protocol.
+    """One method over its search space, in one protocol.
 
     Attributes:
-        name: What tables call it.
+        name: Name in tables.
         protocol: The protocol it belongs to.
-        methods: One per combination of its settings.
+        methods: One per combination of settings.
     """
 
     name: str
@@ -63,14 +63,14 @@ class Recipe:
     """A validated recipe.
 
     Attributes:
-        name: The file's name without its ending.
-        title: A line for tables and pages.
-        about: What it is for.
-        problem: A problem's name, or ``module:function``.
-        forget: What is forgotten, in turn.
-        seeds: How many seeds, from 0 on.
+        name: File name without its suffix.
+        title: Title in tables and pages.
+        about: Description.
+        problem: Name of a problem, or ``module:function``.
+        forget: Forget sets.
+        seeds: Number of seeds, starting at 0.
         series: Every method over its space, by protocol.
-        reference: ``retrain``, or ``none`` where retraining is out of reach.
+        reference: ``retrain``, or ``none`` if retraining is too expensive.
     """
 
     name: str
@@ -84,12 +84,10 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for target in repeated(str(target) for forgetting in self.forget for target in forgetting.targets):
-            raise GradPivotError(f"forget names {target} twice; take one out")
+            raise GradPivotError(f"forget has {target} twice; remove one")
         for series in self.series:
             for method in repeated(series.methods):
-                raise GradPivotError(
-                    f"protocol {series.protocol}, {series.name} asks twice for {method.label}; take one out"
-                )
+                raise GradPivotError(f"protocol {series.protocol}, {series.name} has {method.label} twice; remove one")
 
     @property
     def protocols(self) -> list[str]:
@@ -98,7 +96,7 @@ class Recipe:
 
     @property
     def runs(self) -> int:
-        """How many runs it is in all, originals and references not counted."""
+        """Number of runs, without originals and references."""
         targets = sum(len(forgetting.targets) for forgetting in self.forget)
         return targets * self.seeds * sum(len(series.methods) for series in self.series)
 
@@ -130,10 +128,10 @@ class Recipe:
         forget: Sequence[ForgetSpec] | None = None,
         seeds: int | None = None,
     ) -> Recipe:
-        """A part of the recipe: some methods (by series or method name), all but some, protocols, targets or seeds.
+        """Restrict the recipe to some methods (by series or method name), protocols, forget sets or seeds.
 
         Raises:
-            GradPivotError: for a name that is not in it, with those that are.
+            GradPivotError: for a name that is not in the recipe; the message lists the known names.
         """
         chosen = self.series
         if protocols is not None:
@@ -144,7 +142,7 @@ class Recipe:
         unwanted = self._named(without)
         chosen = tuple(s for s in chosen if s not in unwanted)
         if not chosen:
-            raise GradPivotError(f"nothing of the recipe {self.name} is left to run; leave less out")
+            raise GradPivotError(f"no runs of the recipe {self.name} are left; exclude fewer methods or protocols")
         if seeds is not None and seeds < 1:
             raise GradPivotError(f"--seeds is {seeds}; give 1 or more")
         return replace(
@@ -155,30 +153,30 @@ class Recipe:
         )
 
     def suited(self, settings: Mapping[str, Any]) -> Recipe:
-        """The recipe with a problem's own settings, such as its batch size, where it leaves them open (None)."""
+        """Fill settings that the recipe leaves unset (None), such as the batch size, with the problem's."""
         series = tuple(
             replace(one, methods=tuple(filled(method, settings) for method in one.methods)) for one in self.series
         )
         return replace(self, series=series)
 
     def _named(self, names: Sequence[str]) -> list[SeriesSpec]:
-        """The series of these names or methods, in any case of letters."""
+        """The series with these series or method names, case-insensitive."""
         wanted = [name.casefold() for name in names]
         _known("method", wanted, [n.casefold() for s in self.series for n in (s.method, s.name)])
         return [s for s in self.series if {s.method.casefold(), s.name.casefold()} & set(wanted)]
 
 
 def filled(method: Method, settings: Mapping[str, Any]) -> Method:
-    """The method with these settings where its own are None."""
+    """The method with its unset (None) settings filled in."""
     open_ = {name: value for name, value in settings.items() if getattr(method, name, ...) is None}
     return replace(method, **open_)
 
 
 def numbers_in(text: Any) -> tuple[int, ...]:
-    """``3``, ``3,5`` or ``0-4`` as numbers.
+    """Parse ``3``, ``3,5`` or ``0-4``.
 
     Raises:
-        GradPivotError: if it is something else.
+        GradPivotError: for any other text.
     """
     if isinstance(text, Sequence) and not isinstance(text, str):
         text = ",".join(map(str, text))
@@ -186,22 +184,22 @@ def numbers_in(text: Any) -> tuple[int, ...]:
     try:
         for part in str(text).split(","):
             first, dash, last = part.partition("-")
-            some = range(int(first), int(last) + 1) if dash else [int(first)]
-            if not 1 <= len(some) <= _MOST_CLASSES:
+            numbers = range(int(first), int(last) + 1) if dash else [int(first)]
+            if not 1 <= len(numbers) <= _MAX_CLASSES:
                 raise ValueError
-            found += some
+            found += numbers
     except ValueError:
         raise GradPivotError(f"cannot read the classes {text!r}; write 3, or 3,5, or 0-4") from None
     return tuple(dict.fromkeys(found))
 
 
-def repeated(things: Iterable[Any]) -> Iterator[Any]:
-    """Those that equal an earlier one."""
+def repeated(items: Iterable[Any]) -> Iterator[Any]:
+    """The items that equal an earlier one."""
     seen = set()
-    for thing in things:
-        if thing in seen:
-            yield thing
-        seen.add(thing)
+    for item in items:
+        if item in seen:
+            yield item
+        seen.add(item)
 
 
 def _known(what: str, wanted: Iterable[str], there: Sequence[str]) -> None:

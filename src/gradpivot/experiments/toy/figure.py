@@ -27,21 +27,21 @@ _EXTENT = (-10.0, 10.0, -9.0, 10.0)
 _RESOLUTION = 400
 _DRAWN = 1000
 
-MOST_DROP = 0.02
-"""How far another class may fall and still count as kept."""
-MOST_LEFT = 0.05
-"""How much of the forgotten class may be left and still count as forgotten."""
+MAX_DROP = 0.02
+"""Largest accuracy drop of another class that counts as kept."""
+MAX_LEFT = 0.05
+"""Largest remaining accuracy of the forgotten class that counts as forgotten."""
 
 
 @dataclass(frozen=True)
 class ToyOutcome:
-    """Panels to draw, and the accuracies of one seed and over many."""
+    """Panels of one seed, and accuracies of that seed and over many."""
 
     panels: list[dict[str, Any]]
     summary: dict[str, Any]
 
     def table(self) -> str:
-        """Accuracy on the test points of each class, in percent, one line a panel."""
+        """Test accuracy per class in percent, one line per panel, and the summary over seeds."""
         width = max(len(name) for name in self.summary["accuracy"])
         head = f"{'test accuracy in %':<{width}}" + "".join(f"{f'class {c}':>9}" for c in range(5))
         rows = [
@@ -49,31 +49,31 @@ class ToyOutcome:
             for name, shares in self.summary["accuracy"].items()
         ]
         over = self.summary["over_seeds"]
-        told = [
+        lines = [
             f"{name:<{width}}  {100 * median(facts['worst_drop']):>9.1f}  {100 * median(facts['left']):>9.1f}  "
-            f"{sum(_keeps_its_promise(facts)):>9}"
+            f"{sum(_succeeds(facts)):>9}"
             for name, facts in over["methods"].items()
         ]
         note = (
-            f"Over {over['seeds']} seeds: median fall of the worst other class in points, median left of class "
-            f"{FORGOTTEN} in %,\nand on how many seeds at most {100 * MOST_DROP:g} points and {100 * MOST_LEFT:g} %:"
+            f"Over {over['seeds']} seeds: median drop of the worst other class in points, median accuracy on class "
+            f"{FORGOTTEN} in %,\nand seeds with at most {100 * MAX_DROP:g} points and {100 * MAX_LEFT:g} %:"
         )
-        return "\n".join([head, *rows, "", note, *told])
+        return "\n".join([head, *rows, "", note, *lines])
 
 
-def _keeps_its_promise(facts: dict[str, list[float]]) -> list[bool]:
-    """Seed by seed: forgotten, and no other class hurt."""
+def _succeeds(facts: dict[str, list[float]]) -> list[bool]:
+    """For each seed, whether the class is forgotten and no other class is hurt."""
     pairs = zip(facts["worst_drop"], facts["left"], strict=True)
-    return [drop <= MOST_DROP and left <= MOST_LEFT for drop, left in pairs]
+    return [drop <= MAX_DROP and left <= MAX_LEFT for drop, left in pairs]
 
 
 def run_toy(seed: int = 0, seeds: int = 20, report: Callable[[int, int], None] | None = None) -> ToyOutcome:
-    """Train on five Gaussians, forget one of them three ways, and look at the plane.
+    """Train on five Gaussians, forget one of them with three methods, and map the decision regions.
 
     Args:
-        seed: The one that is drawn.
-        seeds: How many more there are numbers for: one picture decides nothing.
-        report: Called with (seeds done, seeds in all).
+        seed: Seed of the drawn panels.
+        seeds: Number of seeds for the summary.
+        report: Called with (finished seeds, total seeds).
     """
     if seeds < 1:
         raise GradPivotError(f"--seeds is {seeds}; give 1 or more")
@@ -105,17 +105,17 @@ def _models(problem: Problem, split: ForgetSplit, seed: int) -> dict[str, nn.Mod
 def _over_seeds(
     problem: Problem, split: ForgetSplit, seeds: int, report: Callable[[int, int], None] | None
 ) -> dict[str, Any]:
-    """How far the worst other class falls and what is left of the forgotten one, for each method and seed."""
-    told: dict[str, dict[str, list[float]]] = {name: {"worst_drop": [], "left": []} for name in toy_methods()}
+    """Accuracy drop of the worst other class and remaining accuracy of the forgotten one, per method and seed."""
+    methods: dict[str, dict[str, list[float]]] = {name: {"worst_drop": [], "left": []} for name in toy_methods()}
     for seed in range(seeds):
         shares = {name: _accuracies(model, split.test.tensors) for name, model in _models(problem, split, seed).items()}
-        for name, facts in told.items():
+        for name, facts in methods.items():
             drops = [before - after for before, after in zip(shares["Original"], shares[name], strict=True)]
             facts["worst_drop"].append(max(d for c, d in enumerate(drops) if c != FORGOTTEN))
             facts["left"].append(shares[name][FORGOTTEN])
         if report:
             report(seed + 1, seeds)
-    return {"seeds": seeds, "methods": told}
+    return {"seeds": seeds, "methods": methods}
 
 
 @torch.no_grad()

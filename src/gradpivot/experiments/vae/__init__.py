@@ -1,1 +1,1 @@
-"""The paper's VAE: a digit forgotten in latent space."""
+"""The paper's VAE experiment: forget a digit in a two-dimensional latent space."""

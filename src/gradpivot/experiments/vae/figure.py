@@ -1,4 +1,4 @@
-"""The VAE experiment: an original, one unlearned autoencoder for each γ and a retrained one, with their latent maps."""
+"""The VAE experiment: the original, one unlearned autoencoder per γ and a retrained one, with their latent maps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gradpivot.data import ForgetSplit
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate import Examined, GenerationScores, GeneratorScorer, Judging
+from gradpivot.evaluate import Examination, GenerationScores, GeneratorScorer, Judging
 from gradpivot.experiments.problem import Problem
 from gradpivot.loop import Outcome, Progress
 from gradpivot.models import load_weights, save_weights
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["VaeOutcome", "latent_codes", "run_vae"]
 
 Report = Callable[[int, int, str], None]
-"""Called with (models done, models in all, what is made now)."""
+"""Called with (finished models, total models, current model)."""
 
 VAE_SCHEMA = "gradpivot.vae/1"
 _MAP_BATCH = 500
@@ -41,7 +41,7 @@ _MAP_BATCH = 500
 
 @dataclass(frozen=True)
 class VaeOutcome:
-    """Panels to draw, and the numbers beside them."""
+    """Panels to draw and their numbers."""
 
     panels: list[dict[str, Any]]
     """Fields of :class:`gradpivot.report.paper.latent.LatentPanel`."""
@@ -50,7 +50,7 @@ class VaeOutcome:
 
 @dataclass(frozen=True)
 class _Made:
-    """A model on disk and how it came about."""
+    """A finished model with its run time and divergence."""
 
     model: nn.Module
     seconds: float
@@ -60,24 +60,23 @@ class _Made:
 def run_vae(
     recipe: VaeRecipe, folder: Path, *, forgotten: int = 3, seed: int = 0, report: Report | None = None
 ) -> VaeOutcome:
-    """Train, unlearn over γ, retrain, and look at the map of each.
+    """Train, unlearn for each γ, retrain, and map the latent space of each model.
 
-    Models are kept in ``folder`` as soon as they are done, and those that are there are not made again; one that was
-    killed on the way goes on from its checkpoint.
+    Finished models are saved in ``folder`` and reused; an interrupted one resumes from its checkpoint.
 
     Args:
         recipe: Data, networks, training, method and γ.
-        folder: Where models are kept.
-        forgotten: The digit.
-        seed: Decides everything random.
+        folder: Folder for the models.
+        forgotten: The digit to forget.
+        seed: Seed of all randomness.
         report: Called before every model.
 
     Raises:
-        GradPivotError: if the classifier is not good enough to judge, or the original cannot be trained.
+        GradPivotError: if the classifier is not accurate enough, or training of the original diverges.
     """
     train, test = recipe.load()
     split = ForgetSplit.by_class(train, test, forgotten)
-    task = Autoencoding.ignorant_of(
+    task = Autoencoding.from_images(
         train.tensors[0][torch.from_numpy(split.forget_indices.copy())],
         train.tensors[0][torch.from_numpy(split.retain_indices.copy())],
         forgets=recipe.forgets,
@@ -104,12 +103,12 @@ def run_vae(
         row = _judged(name, at, one, scorer, task, split)
         rows.append(row)
         panels.append(_panel(row, one, scorer.judge(split), recipe.side, forgotten))
-    workshop.tell("done")
+    workshop.report("done")
     return VaeOutcome(panels, _summary(recipe, split, task, seed, rows))
 
 
 class MapScorer(GeneratorScorer):
-    """Judges the finer of the maps of the latent space; nobody is asked for a class."""
+    """Scores a fine map of the latent space; sampling is unconditional."""
 
     def __init__(self, recipe: VaeRecipe, classifier: nn.Module, task: Autoencoding) -> None:
         judging = Judging(
@@ -120,24 +119,24 @@ class MapScorer(GeneratorScorer):
         super().__init__(judging, classifier, task)
         self._side = recipe.judged_side
 
-    def examine(self, model: nn.Module, split: ForgetSplit, progress: Progress | None = None) -> Examined:
-        """What the classifier sees in the map."""
-        return Examined(self.judge(split).unconditional(_map(model, self._side)))
+    def examine(self, model: nn.Module, split: ForgetSplit, progress: Progress | None = None) -> Examination:
+        """Classify the images of the map."""
+        return Examination(self.judge(split).unconditional(_map(model, self._side)))
 
 
 class _Workshop:
-    """Makes models, or takes them from where they were put when they were made."""
+    """Trains and unlearns models, or loads those already saved."""
 
     def __init__(self, folder: Path, split: ForgetSplit, seed: int, total: int, report: Report | None) -> None:
         self._folder, self._split, self._seed = folder, split, seed
         self._done, self._total, self._report = 0, total, report
 
-    def tell(self, what: str) -> None:
+    def report(self, what: str) -> None:
         if self._report:
             self._report(self._done, self._total, what)
 
     def trained(self, name: str, problem: Problem) -> _Made:
-        """A model trained on all of the data.
+        """Train a model on all data.
 
         Raises:
             GradPivotError: if training diverges.
@@ -153,7 +152,7 @@ class _Workshop:
         return self._made(name, prepared, train)
 
     def unlearned(self, problem: Problem, method: Method, model: nn.Module) -> _Made:
-        """What a method makes of a model; it may have diverged, and says so then."""
+        """Unlearn a model; the result may have diverged."""
         prepared = problem.prepared(model, self._split, method, seed=self._seed)
 
         def unlearn(checkpoint: Path) -> Outcome:
@@ -163,9 +162,9 @@ class _Workshop:
         return self._made(method.name, prepared, unlearn)
 
     def _made(self, name: str, prepared: Prepared, make: Callable[[Path], Trained | Outcome]) -> _Made:
-        self.tell(f"{name}: {prepared.method.label}")
+        self.report(f"{name}: {prepared.method.label}")
         key = f"{name}-{prepared.record_key}"
-        # Named by the run: one that was killed under other settings is not in the way.
+        # The key keeps apart interrupted runs with different settings.
         path, checkpoint = self._folder / f"{key}.safetensors", self._folder / f"{key}.checkpoint.pt"
         if path.exists():
             kept = copy.deepcopy(prepared.model)
@@ -185,10 +184,10 @@ def _new(problem: Problem) -> nn.Module:
 
 
 def latent_codes(side: int) -> Tensor:
-    """side² codes of two numbers, row by row from the top left: z₁ grows to the right, z₂ upwards.
+    """side² two-dimensional codes, row by row from the top left: z₁ grows to the right, z₂ upwards.
 
-    At the normal distribution's quantiles (i + ½)/side, as Kingma & Welling (2014, appendix A) draw it: every cell
-    holds the same share of the prior, so a share of the map is a share of what the model generates.
+    Codes lie at the normal quantiles (i + ½)/side, as in Kingma & Welling (2014, appendix A). Every cell has the same
+    prior probability, so a share of the map is a share of the generated images.
     """
     quantiles = (torch.arange(side, dtype=torch.float64) + 0.5) / side
     along = torch.special.ndtri(quantiles).float()
@@ -217,10 +216,7 @@ def _judged(
 
 @torch.no_grad()
 def _test_losses(model: nn.Module, task: Autoencoding, split: ForgetSplit) -> tuple[float, float]:
-    """The mean −ELBO in nats an image of the test images that are kept and of those that are forgotten.
-
-    Every model is given the same noise.
-    """
+    """Mean −ELBO in nats per test image: other digits, forgotten digit. All models get the same noise."""
     images, labels = split.test.tensors
     with isolated(derive(0, "judge")):
         batches = zip(images.split(_MAP_BATCH), labels.split(_MAP_BATCH), strict=True)
@@ -235,7 +231,7 @@ def _panel(row: Mapping[str, Any], made: _Made, judge: Judge, side: int, forgott
     if not row["diverged"]:
         scores = GenerationScores.from_dict(row["scores"])
         share = 100 * scores.share_called(forgotten)
-        caption = f"{share:.1f} % called {forgotten}; others {row['others_nats']:.1f} nats"
+        caption = f"{share:.1f} % classified as {forgotten}; others {row['others_nats']:.1f} nats"
     images = torch.cat(list(_map(made.model, side))).nan_to_num()
     labels = judge.labels(images)
     return {

@@ -1,6 +1,6 @@
-"""The paper's VAE figure: the latent space of a small autoencoder of digits, a digit forgotten over γ.
+"""Recipe of the paper's VAE figure: the latent space of a small autoencoder that forgets a digit, for several γ.
 
-The paper prints neither network nor training; these are ours (docs/paper-notes.md).
+The paper gives neither network nor training; these are ours (docs/paper-notes.md).
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ __all__ = ["VaeRecipe", "vae_recipe"]
 
 @dataclass(frozen=True, kw_only=True)
 class VaeRecipe:
-    """Everything that decides the figure but γ, the digit and the seed.
+    """Settings of the VAE experiment except the digit and the seed.
 
     Attributes:
-        name: Of the data.
-        load: Gives (train, test) of (image, digit).
-        autoencoder: Makes a new one, with two latent dimensions.
-        recogniser: Makes a new classifier, which says what the map shows.
-        training: Of the autoencoder, original and retrained.
-        recogniser_training: Of the classifier.
-        recogniser_least: Test accuracy below which its word counts for nothing.
-        method: CUP with everything but γ.
-        forgets: What the forgetting loss may change: see :class:`gradpivot.tasks.vae.Autoencoding`.
-        gammas: The panels.
+        name: Name of the data.
+        load: Returns (train, test) datasets of (image, digit).
+        autoencoder: Builds an autoencoder with two latent dimensions.
+        recogniser: Builds the classifier that labels the map.
+        training: Training recipe of the autoencoder, original and retrained.
+        recogniser_training: Training recipe of the classifier.
+        recogniser_least: Minimum test accuracy of the classifier.
+        method: CUP with all settings except γ.
+        forgets: Parameters that the forget loss may change: see :class:`gradpivot.tasks.vae.Autoencoding`.
+        gammas: Values of γ, one panel each.
         side: The drawn map has side × side images.
-        judged_side: The judged one is finer.
-        reference_images: Real images, of the digits that are kept, that the judged map is compared with.
+        judged_side: Side of the finer map used for scoring.
+        reference_images: Number of real images of the other digits that the map is compared with.
     """
 
     name: str
@@ -59,25 +59,25 @@ _RECOGNISER = Retrain(lr=0.1, epochs=4, batch_size=128, weight_decay=5e-4, sched
 
 
 def vae_recipe(preset: str = "full", protocol: str = "clean") -> VaeRecipe:
-    """A recipe by its name; torch is imported only when it is asked for.
+    """A VAE recipe by name; imports torch on first use.
 
     Args:
-        preset: ``full``, MNIST; or ``small``, scikit-learn's 8×8 digits, offline and in about a minute.
-        protocol: ``clean``: the hinge in the decoder. ``paper``: −ELBO in the whole model, as printed, in the
-            literature's settings.
+        preset: ``full`` (MNIST) or ``small`` (scikit-learn's 8×8 digits, offline, about a minute).
+        protocol: ``clean`` (hinge, decoder only) or ``paper`` (−ELBO on the whole model, as printed, with settings
+            from the literature).
 
     Raises:
-        GradPivotError: for another name.
+        GradPivotError: for any other name.
     """
     from gradpivot.data import load_digits, load_mnist
     from gradpivot.models import VAE, Recogniser
 
     clean = protocol == "clean"
-    # λ of SGD for losses in nats per pixel, whose gradients are short; it falls to zero, and the other digits recover.
+    # Losses in nats per pixel have small gradients, hence the large λ; it decays to zero so that other digits recover.
     settings: dict[str, Any] = {}
     if clean:
         settings = {"objective": "hinge", "lr": 0.03, "schedule": "cosine", "batch_size": 256}
-        # How much of a picture is forgotten has no agreed scale yet: γ is the pivot's angle here.
+        # There is no agreed degree of forgetting for images, so γ is the pivot's angle here.
         settings |= {"dial": "angle", "momentum": 0.9, "max_norm": 1.0}
     forgets: Literal["decoder", "model"] = "decoder" if clean else "model"
     if preset == "full":

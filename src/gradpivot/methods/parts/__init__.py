@@ -1,1 +1,1 @@
-"""Pieces that some methods are made of: Fisher information, the last layer."""
+"""Building blocks of methods: Fisher information, the last layer."""

@@ -1,7 +1,7 @@
-"""The damped empirical Fisher matrix and its inverse times a vector.
+"""The damped empirical Fisher matrix and inverse-vector products.
 
-H = δ·I + (1/m) Σ gᵢgᵢᵀ with gᵢ the gradient of one sample's cross-entropy. With G the m×p matrix whose rows they are,
-H = δ·I + GᵀG/m. Vectors are flat and in float64; G has the dtype of the weights.
+H = δ·I + (1/m) Σ gᵢgᵢᵀ with gᵢ the cross-entropy gradient of one sample. With G the m×p matrix of rows gᵢ,
+H = δ·I + GᵀG/m. Vectors are flat and float64; G has the dtype of the weights.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 __all__ = [
     "SampleGradients",
     "diagonal_fisher",
-    "flat",
-    "shaped_like",
+    "flatten",
     "solve_cg",
     "solve_woodbury",
     "subtract_shortcut",
+    "unflatten_like",
 ]
 
-_BLOCK = 1 << 17
-"""How many numbers of G are turned into float64 at a time: 1 MB, which stays in the cache."""
+_BLOCK_SIZE = 1 << 17
+"""Elements of G converted to float64 at a time: 1 MB, which fits in the cache."""
 
-_EXACT, _ROUNDS = 1e-10, 10
-"""What may be left of the right side of a system that is solved exactly, and how many rounds that may take."""
+_MAX_RESIDUAL, _MAX_REFINEMENTS = 1e-10, 10
+"""Relative residual and number of iterative-refinement rounds of the direct solver."""
 
 Parameters = dict[str, Tensor]
 
 
 class SampleGradients:
-    """The gradients of single samples' cross-entropy, as a matrix G (m×p) that need not be held in memory.
+    """The m×p matrix G of per-sample cross-entropy gradients, without storing it.
 
     Args:
-        model: In eval mode; only its trainable parameters count.
-        task: How to run it.
-        batches: The m samples, all in memory.
+        model: A model in eval mode; only trainable parameters count.
+        task: Runs the model.
+        batches: The m samples, in memory.
     """
 
     def __init__(self, model: nn.Module, task: Classification, batches: Sequence[Any]) -> None:
@@ -62,29 +62,29 @@ class SampleGradients:
 
     @property
     def bytes(self) -> int:
-        """What G takes in memory."""
+        """Size of the dense G in bytes."""
         m, _ = self.shape
         return m * sum(p.numel() * p.element_size() for p in self._parameters.values())
 
     def times(self, vector: Tensor) -> Tensor:
-        """G·u by forward-mode differentiation: the change of each sample's loss along u."""
-        along = self._shaped(vector)
-        return torch.cat([jvp(losses, (self._parameters,), (along,))[1] for losses in self._losses()]).double()
+        """G·u by forward-mode differentiation."""
+        tangent = self._shaped(vector)
+        return torch.cat([jvp(losses, (self._parameters,), (tangent,))[1] for losses in self._losses()]).double()
 
     def transposed_times(self, weights: Tensor) -> Tensor:
-        """Gᵀ·w by backward passes: the gradient of the samples' losses weighted by w."""
+        """Gᵀ·w by backward passes over the weighted losses."""
         total = torch.zeros(self.shape[1], dtype=torch.float64, device=weights.device)
         rest = weights
         for losses in self._losses():
             values, pull = vjp(losses, self._parameters)[:2]
-            total += flat(pull(rest[: len(values)].to(values.dtype))[0].values())
+            total += flatten(pull(rest[: len(values)].to(values.dtype))[0].values())
             rest = rest[len(values) :]
         return total
 
     def dense(self) -> Tensor:
-        """G itself, by vmap where the model allows it and sample by sample where it does not."""
-        some = next(iter(self._parameters.values()))
-        matrix = some.new_empty(self.shape)
+        """The dense G, by vmap where the model supports it, else sample by sample."""
+        first = next(iter(self._parameters.values()))
+        matrix = first.new_empty(self.shape)
         start = 0
         for inputs, targets in self._batches:
             stop = start + len(targets)
@@ -92,16 +92,16 @@ class SampleGradients:
                 rows = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))(self._parameters, inputs, targets)
                 _write(matrix[start:stop], rows)
             except (RuntimeError, ValueError):
-                # A model with control flow that depends on its data, for one; the numbers are the same.
+                # For example a model with data-dependent control flow. The result is the same.
                 for i in range(len(targets)):
-                    one = _each(inputs, itemgetter(i))
+                    one = _map_tensors(inputs, itemgetter(i))
                     row = grad(self._loss_of_one)(self._parameters, one, targets[i])
                     _write(matrix[start + i : start + i + 1], {n: g[None] for n, g in row.items()})
             start = stop
         return matrix
 
     def _losses(self) -> Iterator[Callable[[Parameters], Tensor]]:
-        """For each batch its samples' losses as a function of the weights."""
+        """For each batch, the per-sample losses as a function of the weights."""
         for inputs, targets in self._batches:
             yield partial(self._losses_of, inputs=inputs, targets=targets)
 
@@ -109,7 +109,7 @@ class SampleGradients:
         return cross_entropy(self._logits(parameters, inputs), targets, reduction="none")
 
     def _loss_of_one(self, parameters: Parameters, inputs: Any, target: Tensor) -> Tensor:
-        return cross_entropy(self._logits(parameters, _each(inputs, itemgetter(None))), target[None])
+        return cross_entropy(self._logits(parameters, _map_tensors(inputs, itemgetter(None))), target[None])
 
     def _logits(self, parameters: Parameters, inputs: Any) -> Tensor:
         def run(*positional: Any, **named: Any) -> Any:
@@ -118,49 +118,48 @@ class SampleGradients:
         return self._task.outputs(run, inputs)
 
     def _shaped(self, vector: Tensor) -> Parameters:
-        return dict(zip(self._parameters, shaped_like(self._parameters.values(), vector), strict=True))
+        return dict(zip(self._parameters, unflatten_like(self._parameters.values(), vector), strict=True))
 
 
 def solve_woodbury(matrix: Tensor, vector: Tensor, damping: float) -> Tensor:
-    """(δ·I + GᵀG/m)⁻¹v = (v − Gᵀ(mδ·I + GGᵀ)⁻¹Gv)/δ: exact for these samples, through an m×m system.
+    """(δ·I + GᵀG/m)⁻¹v = (v − Gᵀ(mδ·I + GGᵀ)⁻¹Gv)/δ: exact, through an m×m system.
 
-    GGᵀ is computed in the dtype of the weights, which is most of the work, and the difference cancels where v lies in
-    the span of the samples. Rounds on the residual, in float64, make up for both.
+    GGᵀ, most of the work, is computed in the dtype of the weights, and the difference cancels where v lies in the span
+    of the samples. Iterative refinement in float64 corrects both errors.
 
     Raises:
-        GradPivotError: if the damping is lost in rounding.
+        GradPivotError: If the damping is too small for the precision.
     """
     m = len(matrix)
     gram = (matrix @ matrix.T).double()
     gram.diagonal().add_(m * damping)
     factor, failed = torch.linalg.cholesky_ex(gram)
     solution, residual = torch.zeros_like(vector), vector
-    goal = _EXACT * float(vector.norm())
-    for _ in range(0 if bool(failed) else _ROUNDS):
+    goal = _MAX_RESIDUAL * float(vector.norm())
+    for _ in range(0 if bool(failed) else _MAX_REFINEMENTS):
         inner = torch.cholesky_solve(_times(matrix, residual)[:, None], factor)[:, 0]
         solution = solution + (residual - _transposed_times(matrix, inner)) / damping
         residual = vector - damping * solution - _squared_times(matrix, solution) / m
-        # Not "> goal": what is not finite is left for the guard to see.
+        # "not >", so that a non-finite residual is returned and the divergence check sees it.
         if not float(residual.norm()) > goal:
             return solution
     raise GradPivotError(
-        f"damping is {damping:g}, which is lost in rounding beside a Fisher matrix of trace "
-        f"{float(gram.trace()) / m:.3g}; set a larger one"
+        f"damping is {damping:g}, too small for a Fisher matrix with trace {float(gram.trace()) / m:.3g}; increase it"
     )
 
 
 def solve_cg(samples: SampleGradients, vector: Tensor, damping: float, *, tolerance: float, iterations: int) -> Tensor:
-    """(δ·I + GᵀG/m)⁻¹v by conjugate gradients (Hestenes & Stiefel, 1952), with no matrix in memory.
+    """(δ·I + GᵀG/m)⁻¹v by conjugate gradients (Hestenes & Stiefel, 1952), without storing G.
 
     Args:
         samples: G.
         vector: v.
         damping: δ.
-        tolerance: Ends when ‖v − Hu‖ ≤ tolerance·‖v‖.
-        iterations: The most; each is a forward- and a backward-mode pass over the samples.
+        tolerance: Stop when ‖v − Hu‖ ≤ tolerance·‖v‖.
+        iterations: Maximum number of iterations, each a forward- and a backward-mode pass over the samples.
 
     Raises:
-        GradPivotError: if it has not converged by then.
+        GradPivotError: If it does not converge.
     """
     m, _ = samples.shape
     solution, residual, direction = torch.zeros_like(vector), vector.clone(), vector.clone()
@@ -178,21 +177,21 @@ def solve_cg(samples: SampleGradients, vector: Tensor, damping: float, *, tolera
     if squared <= goal:
         return solution
     raise GradPivotError(
-        f"conjugate gradients left {math.sqrt(squared / goal) * tolerance:.2g} of the right side after {iterations} "
-        f"iterations; set more iterations, a larger damping or a larger tolerance than {tolerance:g}"
+        f"conjugate gradients did not converge in {iterations} iterations: the relative residual is "
+        f"{math.sqrt(squared / goal) * tolerance:.2g}; increase iterations, damping or tolerance (now {tolerance:g})"
     )
 
 
 def subtract_shortcut(samples: SampleGradients, vector: Tensor) -> Tensor:
-    """What the literature's common code makes of WoodFisher's recursion: v minus a multiple of the first gradient.
+    """The literature's common implementation of WoodFisher: v minus a multiple of the first gradient.
 
-    WoodFisher (Singh & Alistarh, 2020) inverts I + (1/m) Σ gᵢgᵢᵀ sample by sample and needs oᵢ = H⁻¹ᵢ₋₁gᵢ anew for
+    WoodFisher (Singh & Alistarh, 2020) inverts I + (1/m) Σ gᵢgᵢᵀ sample by sample and needs a new oᵢ = H⁻¹ᵢ₋₁gᵢ for
     each. The common code starts with o = g₁, k = v and for i = 2 … m does
 
         t = ⟨o, gᵢ⟩,   k ← k − ⟨k, gᵢ⟩/(m + t)·o,   o ← o − t/(m + t)·o,
 
-    so that o never leaves the line through g₁. With o = c·g₁ and k = v − s·g₁ only the numbers c and s are left, and
-    these need ⟨g₁, gᵢ⟩ and ⟨v, gᵢ⟩.
+    so that o stays a multiple of g₁. With o = c·g₁ and k = v − s·g₁ only the scalars c and s remain, which need
+    ⟨g₁, gᵢ⟩ and ⟨v, gᵢ⟩.
     """
     m, _ = samples.shape
     first_only = torch.zeros(m, dtype=torch.float64, device=vector.device)
@@ -209,16 +208,18 @@ def subtract_shortcut(samples: SampleGradients, vector: Tensor) -> Tensor:
 
 
 def diagonal_fisher(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], singles: Iterable[Any]) -> list[Tensor]:
-    """(1/m) Σ gᵢ² with gᵢ the gradient of one sample's loss: the diagonal of the empirical Fisher matrix.
+    """The diagonal of the empirical Fisher matrix, (1/m) Σ gᵢ² with gᵢ the gradient of one sample's loss.
 
     Args:
-        model: Its trainable parameters count, in their order.
-        loss: Of a model and a batch.
-        singles: The m samples as batches of one: squares of a batch's mean gradient would be m times too small, and
-            wrong where samples disagree.
+        model: The model.
+        loss: Maps a model and a batch to the loss.
+        singles: The m samples as batches of one; squaring a larger batch's mean gradient would underestimate them.
+
+    Returns:
+        One tensor per trainable parameter.
 
     Raises:
-        GradPivotError: without a sample.
+        GradPivotError: If there are no samples.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     total, count = [torch.zeros_like(p, requires_grad=False) for p in parameters], 0
@@ -232,21 +233,21 @@ def diagonal_fisher(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], 
     return [square / count for square in total]
 
 
-def flat(tensors: Any) -> Tensor:
-    """All numbers of some tensors in one float64 vector."""
+def flatten(tensors: Any) -> Tensor:
+    """Concatenate tensors into one float64 vector."""
     return torch.cat([t.detach().reshape(-1).double() for t in tensors])
 
 
-def shaped_like(parameters: Any, vector: Tensor) -> list[Tensor]:
-    """The numbers of a vector in the shapes and dtypes of the parameters."""
+def unflatten_like(parameters: Any, vector: Tensor) -> list[Tensor]:
+    """Split a vector into tensors with the shapes and dtypes of the parameters."""
     parameters = list(parameters)
     parts = torch.split(vector, [p.numel() for p in parameters])
     return [part.to(p.dtype).view_as(p) for part, p in zip(parts, parameters, strict=True)]
 
 
 def _blocks(matrix: Tensor) -> Iterator[Tensor]:
-    """Groups of rows in float64."""
-    for block in torch.split(matrix, max(1, _BLOCK // matrix.shape[1])):
+    """Blocks of rows in float64."""
+    for block in torch.split(matrix, max(1, _BLOCK_SIZE // matrix.shape[1])):
         yield block.double()
 
 
@@ -280,12 +281,12 @@ def _write(rows: Tensor, gradients: Parameters) -> None:
         start += width
 
 
-def _each(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The inputs with every tensor in them changed."""
+def _map_tensors(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Apply a function to every tensor in nested inputs."""
     if isinstance(inputs, Mapping):
-        return {name: _each(part, change) for name, part in inputs.items()}
+        return {name: _map_tensors(part, change) for name, part in inputs.items()}
     if isinstance(inputs, list | tuple):
-        return tuple(_each(part, change) for part in inputs)
+        return tuple(_map_tensors(part, change) for part in inputs)
     return change(inputs) if isinstance(inputs, Tensor) else inputs
 
 

@@ -1,4 +1,4 @@
-"""A model's last layer: finding it, and giving it one more output for a while."""
+"""Find a model's last layer and temporarily add an output to it."""
 
 from __future__ import annotations
 
@@ -17,49 +17,48 @@ if TYPE_CHECKING:
 
 __all__ = ["extra_output", "find_head"]
 
-_NAME = "shadow_class"
+_SUBMODULE = "shadow_class"
 
 
 def find_head(model: nn.Module, task: Classification, batch: Any, name: str | None = None) -> nn.Linear:
-    """The ``nn.Linear`` whose output *is* the model's logits: the same tensor, not an equal one.
+    """Find the ``nn.Linear`` whose output tensor is the model's logits.
 
     Args:
-        model: The model; one forward pass in eval mode is made.
-        task: How to run it.
-        batch: Something to run it on.
-        name: The layer's name in ``model.named_modules()``, for a model that does something to the layer's output.
+        model: The model; runs forward passes in eval mode.
+        task: Runs the model.
+        batch: Any batch.
+        name: The layer's name in ``model.named_modules()``, for a model that post-processes the layer's output.
 
     Raises:
-        GradPivotError: if there is none, if the name is no linear layer's, or if one more output of it is not one
-            more output of the model.
+        GradPivotError: If no layer is found, if the name is not that of a linear layer, or if an extra output of the
+            layer is not an extra output of the model.
     """
-    head = _found(model, task, batch) if name is None else _named(model, name)
+    head = _find_by_output(model, task, batch) if name is None else _find_by_name(model, name)
     before = _width(model, task, batch)
     with extra_output(head, seed=0):
         after = _width(model, task, batch)
     if after != before + 1:
         raise GradPivotError(
-            f"with one more output of {name!r} the model has {after} outputs, and {before} without; set head to the "
-            f"linear layer that makes the logits"
+            f"with an extra output of {name!r} the model has {after} outputs instead of {before + 1}; set head to the "
+            f"linear layer that computes the logits"
         )
     return head
 
 
 @contextmanager
 def extra_output(head: nn.Linear, seed: int) -> Iterator[None]:
-    """Inside the block the layer has one more output, the last, with weights of its own.
+    """Append an output to the layer inside the block.
 
-    The layer itself, its weights and its shape stay: a hook appends what a second layer (``nn.Linear``'s default
-    initialisation, decided by the seed) makes of the same input. It is a submodule, so that an optimiser, a checkpoint
-    and a device see it, and it is gone after the block however that ends.
+    The layer is not modified: a forward hook appends the output of a second ``nn.Linear`` (default initialisation from
+    the seed) on the same input. That layer is a submodule, so optimisers and checkpoints see it.
     """
-    if hasattr(head, _NAME):
-        raise GradPivotError("the last layer has an extra output already")
+    if hasattr(head, _SUBMODULE):
+        raise GradPivotError("the last layer already has an extra output")
     with isolated(seed):
         extra = nn.Linear(
             head.in_features, 1, bias=head.bias is not None, device=head.weight.device, dtype=head.weight.dtype
         )
-    head.add_module(_NAME, extra)
+    head.add_module(_SUBMODULE, extra)
 
     def append(_: nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Tensor], output: Tensor) -> Tensor:
         return torch.cat([output, extra(*inputs, **named)], dim=-1)
@@ -69,13 +68,13 @@ def extra_output(head: nn.Linear, seed: int) -> Iterator[None]:
         yield
     finally:
         hook.remove()
-        delattr(head, _NAME)
+        delattr(head, _SUBMODULE)
 
 
-def _found(model: nn.Module, task: Classification, batch: Any) -> nn.Linear:
-    made: list[tuple[nn.Linear, Tensor]] = []
+def _find_by_output(model: nn.Module, task: Classification, batch: Any) -> nn.Linear:
+    outputs: list[tuple[nn.Linear, Tensor]] = []
     hooks = [
-        module.register_forward_hook(lambda layer, _, output: made.append((layer, output)))
+        module.register_forward_hook(lambda layer, _, output: outputs.append((layer, output)))
         for module in model.modules()
         if isinstance(module, nn.Linear)
     ]
@@ -84,22 +83,21 @@ def _found(model: nn.Module, task: Classification, batch: Any) -> nn.Linear:
     finally:
         for hook in hooks:
             hook.remove()
-    for layer, output in made:
-        # The task may have widened what a half-precision model gives.
+    for layer, output in outputs:
+        # The task casts half-precision logits to float32.
         if output is logits or (output.dtype != logits.dtype and torch.equal(output.to(logits.dtype), logits)):
             return layer
     raise GradPivotError(
-        "no linear layer's output is the model's logits; set head to the name of the layer that makes them, as in "
-        "model.named_modules()"
+        "cannot find the linear layer that computes the logits; set head to its name in model.named_modules()"
     )
 
 
-def _named(model: nn.Module, name: str) -> nn.Linear:
+def _find_by_name(model: nn.Module, name: str) -> nn.Linear:
     linear = {known: m for known, m in model.named_modules() if isinstance(m, nn.Linear)}
     if name not in linear:
         raise GradPivotError(
-            f"head is {name!r}, and the model's linear layers are {', '.join(map(repr, linear)) or 'none'}; "
-            f"name the one that makes the logits"
+            f"head is {name!r}, but the model's linear layers are {', '.join(map(repr, linear)) or 'none'}; "
+            f"choose the one that computes the logits"
         )
     return linear[name]
 

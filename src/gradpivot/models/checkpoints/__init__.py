@@ -1,1 +1,1 @@
-"""Weights on disk: our own files, other people's checkpoints, renaming of keys."""
+"""Weights on disk: gradpivot's own files, third-party checkpoints, renaming of keys."""

@@ -1,7 +1,6 @@
-"""Other people's checkpoints: files of ``torch.save`` and safetensors, their containers and their names for things.
+"""Load third-party checkpoints: ``torch.save`` and safetensors files, with their containers and key names.
 
-Nothing in a file is ever run: pickles are read with ``weights_only=True``, which makes tensors and plain containers and
-refuses everything else.
+No code in a file runs: pickles are read with ``weights_only=True``, which allows only tensors and plain containers.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from gradpivot.models.checkpoints.weights import check_constants
 
 __all__ = ["Loaded", "load_foreign", "read_tensors"]
 
-# Where training scripts put the weights, in the order we look. Averaged weights come last: who wants them says so by
-# saving them alone.
+# Keys under which training scripts save the weights, in order of preference; averaged weights come last.
 _CONTAINERS = (
     "state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights", "params",
     "ema_state_dict", "state_dict_ema", "model_ema", "ema",
@@ -41,40 +39,40 @@ _SAVE_AGAIN = (
 
 @dataclass(frozen=True)
 class Loaded:
-    """What was taken from a file.
+    """Summary of a loaded checkpoint.
 
     Attributes:
         path: The file.
-        tensors: How many tensors went into the model.
-        told: What was chosen and renamed on the way, in words; empty if the file fits as it is.
+        tensors: Number of tensors loaded.
+        notes: What was selected and renamed; empty if the keys match directly.
     """
 
     path: Path
     tensors: int
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        how = "; ".join(self.told) or "as they are"
+        how = "; ".join(self.notes) or "keys match"
         return f"{self.tensors} tensors from {self.path.name}: {how}"
 
 
 def load_foreign(model: nn.Module, path: str | Path, rules: Sequence[str] = ()) -> Loaded:
-    """Load a checkpoint of whatever origin into ``model``: all of its weights, or none and an error.
+    """Load a third-party checkpoint into ``model``: either all weights or none.
 
-    The keys are renamed by ``rules`` first. What still differs is tried without the wrappers of DataParallel and
-    torch.compile, under another prefix, and with common synonyms (``fc``, ``linear``); a reading counts only if every
-    key of the file and of the model then has its partner, of the same shape.
+    Renames the keys by ``rules`` first. If they still differ, tries them without the wrappers of DataParallel and
+    torch.compile, under another prefix, and with common synonyms (``fc``, ``linear``). A renaming is accepted only if
+    every key of file and model then has a match of the same shape.
 
     Args:
-        model: Where the weights go.
-        path: A file of ``torch.save`` (``.pt``, ``.pth``, ``.bin``, ``.ckpt``) or safetensors.
+        model: Model to load into.
+        path: File written by ``torch.save`` (``.pt``, ``.pth``, ``.bin``, ``.ckpt``) or safetensors.
         rules: ``old=new``, see :func:`gradpivot.models.checkpoints.renaming.parse_rule`.
 
     Raises:
-        GradPivotError: if the file is missing, damaged, holds more than tensors, or does not fit.
+        GradPivotError: if the file is missing, damaged, contains more than tensors, or does not fit.
     """
     path = Path(path)
-    found, told = read_tensors(path)
+    found, notes = read_tensors(path)
     check_constants(model, _header(path), path)
     names = rename(found, rules)
     state = {key: value for key, value in model.state_dict().items() if isinstance(value, Tensor)}
@@ -89,15 +87,15 @@ def load_foreign(model: nn.Module, path: str | Path, rules: Sequence[str] = ()) 
     whole = tensors | {key: tensors[twin] for key, twin in twins.items()}
     model.load_state_dict({**model.state_dict(), **whole})
     if rules:
-        told = (*told, f"by the rules {', '.join(rules)}")
-    return Loaded(path, len(tensors), (*told, *fit.told))
+        notes = (*notes, f"renamed by {', '.join(rules)}")
+    return Loaded(path, len(tensors), (*notes, *fit.notes))
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The tensors of a file by name, and in words where in the file they were.
+    """Read the tensors of a file by name, with notes on where in the file they were.
 
     Raises:
-        GradPivotError: if the file is missing, damaged, or holds something else than tensors.
+        GradPivotError: if the file is missing, damaged, or contains something other than tensors.
     """
     path = Path(path)
     try:
@@ -106,7 +104,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     except FileNotFoundError:
         raise GradPivotError(f"there is no weights file {path}") from None
     except IsADirectoryError:
-        raise GradPivotError(f"{path} is a folder; name the weights file in it") from None
+        raise GradPivotError(f"{path} is a folder; pass the weights file in it") from None
     if start.startswith(b"version https://git-lfs"):
         raise GradPivotError(f"{path} is a Git LFS pointer, not the weights; fetch them with 'git lfs pull'")
     if start.startswith(b"PK"):
@@ -116,8 +114,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     if start[8:9] == b"{":
         return _safetensors(path), ()
     raise GradPivotError(
-        f"the weights file {path} is damaged or no weights file; give one of torch.save (.pt, .pth, .bin, .ckpt) or "
-        f"safetensors"
+        f"{path} is damaged or not a weights file; pass a torch.save file (.pt, .pth, .bin, .ckpt) or safetensors"
     )
 
 
@@ -126,11 +123,11 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
         with safe_open(str(path), framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (SafetensorError, OSError) as error:
-        raise GradPivotError(f"the weights file {path} is damaged ({error}); get it again") from None
+        raise GradPivotError(f"the weights file {path} is damaged ({error}); download it again") from None
 
 
 def _header(path: Path) -> dict[str, str]:
-    """What a safetensors file says about itself; nothing for other files."""
+    """Metadata of a safetensors file; empty for other files."""
     try:
         with safe_open(str(path), framework="pt") as file:
             return file.metadata() or {}
@@ -139,20 +136,22 @@ def _header(path: Path) -> dict[str, str]:
 
 
 def _check_archive(path: Path) -> None:
-    """Look at the zip that ``torch.save`` writes before torch does: torch checks no checksum and no compression."""
+    """Check the zip file before torch reads it: torch verifies neither checksums nor compression."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
             if any(entry.filename.endswith("constants.pkl") for entry in entries):
                 raise GradPivotError(f"{path} is a TorchScript program, not weights; {_SAVE_AGAIN}")
-            # torch.save stores without compression; a file that unpacks to more than it weighs is not its work.
+            # torch.save does not compress, so a compressed file may be a decompression bomb.
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
                 raise GradPivotError(f"{path} is a compressed archive, which torch.save never writes; unpack it")
             damaged = archive.testzip()
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise GradPivotError(f"the weights file {path} is damaged ({_line(error)}); get it again") from None
+        raise GradPivotError(f"the weights file {path} is damaged ({_line(error)}); download it again") from None
     if damaged is not None:
-        raise GradPivotError(f"the weights file {path} is damaged (the checksum of {damaged} is wrong); get it again")
+        raise GradPivotError(
+            f"the weights file {path} is damaged (the checksum of {damaged} is wrong); download it again"
+        )
 
 
 def _unpickled(path: Path) -> Any:
@@ -163,20 +162,20 @@ def _unpickled(path: Path) -> Any:
         refused = re.search(r"GLOBAL (\S+)", str(error))
         if refused is None:
             raise GradPivotError(
-                f"the weights file {path} is damaged or holds more than tensors; {_SAVE_AGAIN}"
+                f"the weights file {path} is damaged or contains more than tensors; {_SAVE_AGAIN}"
             ) from None
         raise GradPivotError(
-            f"{path} holds Python objects ({refused[1]}), and loading those could run code; {_SAVE_AGAIN}"
+            f"{path} contains Python objects ({refused[1]}), which could run code when loaded; {_SAVE_AGAIN}"
         ) from None
     except Exception as error:
-        # Bytes from anywhere: whatever the reader stumbles over is the file's fault.
-        raise GradPivotError(f"the weights file {path} is damaged ({_line(error)}); get it again") from None
+        # A damaged file can make torch raise nearly anything.
+        raise GradPivotError(f"the weights file {path} is damaged ({_line(error)}); download it again") from None
 
 
 def _weights_in(
-    content: Any, path: Path, told: tuple[str, ...], depth: int = 0
+    content: Any, path: Path, notes: tuple[str, ...], depth: int = 0
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The named tensors in a nest of dictionaries: of a known container, of the top, or of the only place there is."""
+    """Find the named tensors in nested dictionaries: in a known container, at the top, or in the only candidate."""
     if not isinstance(content, Mapping) or depth > _DEPTH:
         raise GradPivotError(f"{path} holds a {type(content).__name__}, not named tensors; {_SAVE_AGAIN}")
     sets = [
@@ -187,7 +186,7 @@ def _weights_in(
     known = [name for name in _CONTAINERS if name in sets]
     tensors = {key: t for key, t in content.items() if isinstance(key, str) and isinstance(t, Tensor)}
     if tensors and not known:
-        return tensors, told
+        return tensors, notes
     chosen = known or sets
     if not chosen:
         some = ", ".join(map(str, list(content)[:5])) or "empty"
@@ -197,18 +196,18 @@ def _weights_in(
             f"{path} holds several sets of weights ({', '.join(chosen[:5])}); save the one you mean alone"
         )
     others = f" ({' and '.join(map(repr, chosen[1:]))} left aside)" if chosen[1:] else ""
-    return _weights_in(content[chosen[0]], path, (*told, f"taken from {chosen[0]!r}{others}"), depth + 1)
+    return _weights_in(content[chosen[0]], path, (*notes, f"taken from {chosen[0]!r}{others}"), depth + 1)
 
 
 def _holds_tensors(value: Any, depth: int = 0) -> bool:
-    """Whether it is a dictionary with tensors in it, however deep within reason."""
+    """Whether it is a dictionary with tensors, nested at most ``_DEPTH`` deep."""
     return isinstance(value, Mapping) and any(
         isinstance(inner, Tensor) or (depth < _DEPTH and _holds_tensors(inner, depth + 1)) for inner in value.values()
     )
 
 
 def _twins(missing: Sequence[str], given: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> dict[str, str]:
-    """The missing keys whose weights share memory with given ones: safetensors keeps one name of tied weights."""
+    """Missing keys tied to given ones: safetensors saves tied weights under one name only."""
     owners = {_memory(state[key]): key for key in given if key in state and state[key].data_ptr()}
     return {key: owners[_memory(state[key])] for key in missing if _memory(state[key]) in owners}
 
@@ -220,14 +219,14 @@ def _memory(tensor: Tensor) -> tuple[Any, ...]:
 def _check_alike(path: Path, key: str, tensor: Tensor, own: Tensor) -> None:
     if tensor.shape != own.shape:
         raise GradPivotError(
-            f"{path}: {key} is {tuple(tensor.shape)} in the file and {tuple(own.shape)} in the model; take the model "
+            f"{path}: {key} is {tuple(tensor.shape)} in the file and {tuple(own.shape)} in the model; use the model "
             f"it was saved from"
         )
     if tensor.is_meta or tensor.layout is not torch.strided:
-        raise GradPivotError(f"{path}: {key} is sparse or without content; save dense weights")
+        raise GradPivotError(f"{path}: {key} is sparse or empty; save dense weights")
     if own.is_floating_point() and not tensor.is_floating_point():
         raise GradPivotError(
-            f"{path}: {key} is of type {tensor.dtype} in the file and {own.dtype} in the model; save it unquantised"
+            f"{path}: {key} is {tensor.dtype} in the file and {own.dtype} in the model; save it unquantised"
         )
 
 
@@ -237,13 +236,13 @@ def _misfit(path: Path, fit: Fit, tensors: Mapping[str, Tensor], state: Mapping[
         parts.append(f"{len(fit.missing)} missing ({_some(fit.missing, state)})")
     if fit.unexpected:
         parts.append(f"{len(fit.unexpected)} unexpected ({_some(fit.unexpected, tensors)})")
-    hint = "rename with --map 'old=new', leave out with --map 'old=-', or take the model it was saved from"
+    hint = "rename with --map 'old=new', drop with --map 'old=-', or use the model it was saved from"
     return f"the weights file {path} does not fit this model: {' and '.join(parts)} keys; {hint}"
 
 
 def _some(keys: Sequence[str], tensors: Mapping[str, Tensor]) -> str:
-    told = ", ".join(f"{key} {tuple(tensors[key].shape)}" for key in keys[:3])
-    return f"{told}, …" if len(keys) > 3 else told
+    notes = ", ".join(f"{key} {tuple(tensors[key].shape)}" for key in keys[:3])
+    return f"{notes}, …" if len(keys) > 3 else notes
 
 
 def _line(error: Exception) -> str:

@@ -15,7 +15,7 @@ __all__ = ["Fit", "fit_names", "parse_rule", "rename"]
 
 # What nn.DataParallel, DistributedDataParallel and torch.compile put around a module.
 _WRAPPERS = {"module", "_orig_mod"}
-# Names that people give to the same layer. One of a row stands for another only if that makes everything fit.
+# Common names of the same layer. A synonym is used only if every key then matches.
 _SYNONYMS = (("linear", "fc", "classifier", "head", "last_linear", "output"), ("shortcut", "downsample", "skip"))
 _COUNTER = "num_batches_tracked"
 _DROPPED = "-"
@@ -23,24 +23,24 @@ _DROPPED = "-"
 
 @dataclass(frozen=True)
 class Fit:
-    """How the keys of a file and those of a model go together.
+    """Match between the keys of a file and those of a model.
 
     Attributes:
         names: Key of the file to key of the model.
-        told: What was done to the names, in words.
+        notes: What was renamed.
         missing: Keys of the model that the file lacks, but for BatchNorm's ``num_batches_tracked``: old files do not
             have that counter, and no prediction depends on it.
         unexpected: Keys, as renamed, that the model does not have.
     """
 
     names: Mapping[str, str]
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
 
     @property
     def is_whole(self) -> bool:
-        """Whether every key has its partner."""
+        """Whether every key has a match."""
         return not self.missing and not self.unexpected
 
 
@@ -60,11 +60,11 @@ def parse_rule(rule: str) -> tuple[re.Pattern[str], str]:
     try:
         return re.compile(rf"(?:^|(?<=\.))(?:{old})(?=\.|$)"), new
     except re.error as error:
-        raise GradPivotError(f"{old!r} in the rule {rule!r} is no regular expression: {error}") from None
+        raise GradPivotError(f"{old!r} in the rule {rule!r} is not a regular expression: {error}") from None
 
 
 def rename(keys: Iterable[str], rules: Iterable[str]) -> dict[str, str]:
-    """Every key and what it is called by the rules, applied one after the other; without those that a rule leaves out.
+    """Rename the keys by the rules, applied in order; omits keys that a rule drops.
 
     Raises:
         GradPivotError: if a rule touches no key, or two keys get one name.
@@ -75,18 +75,18 @@ def rename(keys: Iterable[str], rules: Iterable[str]) -> dict[str, str]:
     twice = _first_twice(names.values())
     if twice is not None:
         both = [key for key, name in names.items() if name == twice]
-        raise GradPivotError(f"the rules give {both[0]!r} and {both[1]!r} one name, {twice!r}")
+        raise GradPivotError(f"the rules rename both {both[0]!r} and {both[1]!r} to {twice!r}")
     return names
 
 
 def fit_names(names: Mapping[str, str], wanted: Collection[str]) -> Fit:
-    """The names brought to those of a model: as they are, without wrappers, under another prefix, by synonyms.
+    """Match the names to those of a model: unchanged, without wrappers, under another prefix, by synonyms.
 
     The first reading that leaves nothing over is taken. If there is none, the nearest one, with what is left.
     """
     best: Fit | None = None
-    for tried, told in _readings(names, wanted):
-        found = _compare(tried, told, wanted)
+    for tried, notes in _readings(names, wanted):
+        found = _compare(tried, notes, wanted)
         if found.is_whole:
             return found
         if best is None or len(found.missing + found.unexpected) < len(best.missing + best.unexpected):
@@ -99,32 +99,32 @@ def _by_rule(names: Mapping[str, str], rule: str) -> dict[str, str]:
     pattern, new = parse_rule(rule)
     if not any(pattern.search(name) for name in names.values()):
         some = ", ".join(list(names.values())[:3])
-        raise GradPivotError(f"the rule {rule!r} matches no key; they are called {some}, …")
+        raise GradPivotError(f"the rule {rule!r} matches no key; the keys are {some}, …")
     if new == _DROPPED:
         return {key: name for key, name in names.items() if not pattern.search(name)}
     try:
         return {key: _tidy(pattern.sub(new, name)) for key, name in names.items()}
     except (re.error, IndexError) as error:
-        raise GradPivotError(f"{new!r} in the rule {rule!r} cannot be put in: {error}") from None
+        raise GradPivotError(f"{new!r} in the rule {rule!r} is not a valid replacement: {error}") from None
 
 
 def _tidy(name: str) -> str:
-    """Without the dots that a part left behind."""
+    """Remove the dots that a dropped part left behind."""
     return ".".join(part for part in name.split(".") if part)
 
 
 def _readings(names: Mapping[str, str], wanted: Collection[str]) -> Iterator[tuple[Mapping[str, str], tuple[str, ...]]]:
-    """Ways to read the names, the plainest first, each with what was done."""
+    """Candidate renamings, the simplest first, each with its notes."""
     unwrapped = {key: _without_wrappers(name) for key, name in names.items()}
     starts: list[tuple[Mapping[str, str], tuple[str, ...]]] = [(names, ())]
     if unwrapped != dict(names) and _first_twice(unwrapped.values()) is None:
         parts = sorted({part for name in names.values() for part in name.split(".")} & _WRAPPERS)
         starts.append((unwrapped, (f"without {_quoted(parts)}",)))
-    for start, told in starts:
-        yield start, told
-    for start, told in starts:
+    for start, notes in starts:
+        yield start, notes
+    for start, notes in starts:
         moved, how = _under_prefix(start, wanted)
-        for tried, so_far in ((start, told), (moved, told + how)):
+        for tried, so_far in ((start, notes), (moved, notes + how)):
             swapped, swaps = _by_synonyms(tried, wanted)
             yield tried, so_far
             yield swapped, so_far + swaps
@@ -136,7 +136,7 @@ def _without_wrappers(name: str) -> str:
 
 
 def _under_prefix(names: Mapping[str, str], wanted: Collection[str]) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """The names without the leading parts that all of them share, under those that all of the model's share."""
+    """Replace the prefix that all names share by the one that all of the model's names share."""
     ours, theirs = _shared_prefix(wanted), _shared_prefix(names.values())
     if ours == theirs:
         return names, ()
@@ -147,7 +147,7 @@ def _under_prefix(names: Mapping[str, str], wanted: Collection[str]) -> tuple[Ma
 
 
 def _shared_prefix(names: Collection[str]) -> str:
-    """The leading parts, dot included, that every name has in front of its last part."""
+    """The common prefix of all names, including the dot."""
     split = [name.split(".")[:-1] for name in names]
     shared = []
     for parts in zip(*split, strict=False):
@@ -158,7 +158,7 @@ def _shared_prefix(names: Collection[str]) -> str:
 
 
 def _by_synonyms(names: Mapping[str, str], wanted: Collection[str]) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """The names with a synonym in the place of a part that the model does not know, where there is one choice."""
+    """Replace parts of a name that the model does not have by a synonym that it has, if there is only one."""
     theirs = {part for name in names.values() for part in name.split(".")}
     ours = {part for name in wanted for part in name.split(".")}
     swaps = {}
@@ -171,10 +171,10 @@ def _by_synonyms(names: Mapping[str, str], wanted: Collection[str]) -> tuple[Map
     return swapped, tuple(f"{old!r} is {new!r} here" for old, new in swaps.items())
 
 
-def _compare(names: Mapping[str, str], told: tuple[str, ...], wanted: Collection[str]) -> Fit:
+def _compare(names: Mapping[str, str], notes: tuple[str, ...], wanted: Collection[str]) -> Fit:
     given = set(names.values())
     missing = tuple(k for k in wanted if k not in given and k.split(".")[-1] != _COUNTER)
-    return Fit(names, told, missing, tuple(name for name in names.values() if name not in wanted))
+    return Fit(names, notes, missing, tuple(name for name in names.values() if name not in wanted))
 
 
 def _first_twice(names: Iterable[str]) -> str | None:

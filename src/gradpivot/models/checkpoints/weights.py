@@ -1,4 +1,4 @@
-"""Weights on disk as safetensors: no code runs on loading, and the file says what it belongs to."""
+"""Save and load weights as safetensors: loading runs no code, and the header describes the run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = [
     "check_constants", "class_name", "constants", "load_weights", "save_weights", "structure", "weights_digest",
 ]  # fmt: skip
 
-_MOST_CONSTANTS = 64
-"""Larger buffers that are not saved are tables a model computes by itself."""
+_MAX_CONSTANTS = 64
+"""Larger unsaved buffers are tables that the model computes itself."""
 
 
 def save_weights(model: nn.Module, path: str | Path, facts: Mapping[str, Any] | None = None) -> None:
-    """Write a model's weights and buffers, atomically, with a few facts in the header."""
-    # Tied weights share memory, which safetensors refuses; a clone each loads back just the same.
+    """Write a model's weights and buffers atomically, with ``facts`` in the header."""
+    # safetensors rejects shared memory, so clone tied weights.
     state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     metadata = {"gradpivot": json.dumps(dict(facts or {}), sort_keys=True)}
     if unsaved := constants(model):
@@ -38,17 +38,17 @@ def save_weights(model: nn.Module, path: str | Path, facts: Mapping[str, Any] | 
         try:
             save_file(state, temporary, metadata=metadata)
         except SafetensorError as error:
-            # safetensors wraps what the disk says in an error of its own; callers know OSError.
+            # safetensors wraps the operating system's error; callers expect OSError.
             if "No space left" in str(error):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
             raise
 
 
 def load_weights(model: nn.Module, path: str | Path, expected: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Load weights into ``model`` and give back the facts of the file.
+    """Load weights into ``model`` and return the facts in the header.
 
     Raises:
-        GradPivotError: if the file is missing, cut short, for another model, or has other facts than ``expected``.
+        GradPivotError: if the file is missing, truncated, for another model, or its facts differ from ``expected``.
     """
     try:
         with safe_open(str(path), framework="pt") as file:
@@ -57,7 +57,7 @@ def load_weights(model: nn.Module, path: str | Path, expected: Mapping[str, Any]
     except FileNotFoundError:
         raise GradPivotError(f"there is no weights file {path}") from None
     except (SafetensorError, OSError) as error:
-        raise GradPivotError(f"the weights file {path} is damaged ({error}); make it again") from None
+        raise GradPivotError(f"the weights file {path} is damaged ({error}); delete it and run again") from None
     facts: dict[str, Any] = json.loads(metadata.get("gradpivot", "{}"))
     if expected is not None and facts != dict(expected):
         raise GradPivotError(
@@ -73,31 +73,31 @@ def load_weights(model: nn.Module, path: str | Path, expected: Mapping[str, Any]
 
 
 def constants(model: nn.Module) -> dict[str, list[float]]:
-    """What decides outputs and is no part of the ``state_dict``: small buffers such as the mean of a normalisation."""
+    """Small buffers that affect the output but are not in the ``state_dict``, such as a normalisation's mean."""
     saved = model.state_dict().keys()
     return {
         name: tensor.detach().double().flatten().tolist()
         for name, tensor in model.named_buffers()
-        if name not in saved and tensor.numel() <= _MOST_CONSTANTS
+        if name not in saved and tensor.numel() <= _MAX_CONSTANTS
     }
 
 
 def check_constants(model: nn.Module, metadata: Mapping[str, str], path: str | Path) -> None:
-    """Raise if a file's weights were made with other constants than the model has.
+    """Check that a file's weights were trained with the model's constants.
 
-    Under another normalisation the same weights are another model, and nothing else would tell.
+    With another normalisation the same weights are a different model, and no other check would notice.
 
     Raises:
         GradPivotError: naming the constant.
     """
-    # Others may keep something else under that name.
+    # Other tools may use that key differently.
     known = json.loads(metadata["constants"]) if {"constants", "gradpivot"} <= metadata.keys() else {}
     mine = constants(model)
     for name in sorted(known.keys() & mine.keys()):
         if known[name] != mine[name]:
             raise GradPivotError(
-                f"the weights in {path} were made with {name} = {_short(known[name])}, and this model has "
-                f"{_short(mine[name])}; use the problem or the --normalise that they were trained with"
+                f"the weights in {path} were trained with {name} = {_short(known[name])}, but this model has "
+                f"{_short(mine[name])}; use the problem or --normalise they were trained with"
             )
 
 
@@ -106,10 +106,10 @@ def _short(values: list[float]) -> str:
 
 
 def structure(model: nn.Module) -> list[tuple[str, ...]]:
-    """The modules by name, kind and what they say of themselves, and the weights' names, shapes and types.
+    """Name, class and extra_repr of each module; name, shape and dtype of each weight.
 
-    Networks with the same weights may compute different things: a ReLU or a sine between them, an Upsample before. What
-    a ``forward`` of somebody's own does is not seen.
+    Networks with equal weights may compute different things, for example with another activation function. A custom
+    ``forward`` is not detected.
     """
     modules = [
         (name, class_name(m), re.sub(r" at 0x[0-9a-f]+", "", m.extra_repr())) for name, m in model.named_modules()
@@ -119,14 +119,14 @@ def structure(model: nn.Module) -> list[tuple[str, ...]]:
 
 
 def class_name(value: object) -> str:
-    """The class of ``value`` with its module; of our own only the name, so that keys survive a moved file."""
+    """Class of ``value`` with its module; gradpivot's classes without, so that keys survive a moved file."""
     kind = type(value)
     own = kind.__module__.partition(".")[0] == "gradpivot"
     return f"{'gradpivot' if own else kind.__module__}.{kind.__qualname__}"
 
 
 def weights_digest(model: nn.Module) -> str:
-    """16 hexadecimal digits over every weight and buffer, also those that are never saved, such as a normalisation."""
+    """Hash of every weight and buffer, including unsaved ones such as a normalisation (16 hex digits)."""
     digest = hashlib.sha256()
     for name, tensor in sorted((dict(model.named_buffers()) | model.state_dict()).items()):
         digest.update(name.encode())

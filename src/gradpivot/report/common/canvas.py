@@ -1,4 +1,4 @@
-"""The look that all figures share: size, colours, axes, saving. matplotlib is imported on first use."""
+"""Shared figure style: size, colours, axes, saving. Imports matplotlib on first use."""
 
 from __future__ import annotations
 
@@ -7,39 +7,51 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gradpivot.errors import GradPivotError, to_install
+from gradpivot.errors import GradPivotError, install_command
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
-    "GRID", "INK", "MARKERS", "MUTED", "PALETTE", "blank_figure", "legend", "plain", "quiet_axes", "read_panels",
-    "save_figure", "say", "series", "thin_frame",
+    "GRID",
+    "INK",
+    "MARKERS",
+    "MUTED",
+    "PALETTE",
+    "blank_figure",
+    "legend",
+    "mpl_text",
+    "read_panels",
+    "save_figure",
+    "series",
+    "show_message",
+    "style_axes",
+    "thin_frame",
 ]  # fmt: skip
 
 PanelT = TypeVar("PanelT")
 
-# Okabe & Ito (2008), told apart with every common colour blindness; their yellow is too pale on white.
+# Okabe & Ito (2008), safe for colour-blind readers; without their yellow, which is too pale on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B5B5B")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK, MUTED, GRID = "#1F2328", "#6A737D", "#E3E6EA"
 
 
 def series(index: int) -> tuple[str, str]:
-    """Colour and marker of the index-th method; after seven the pairs change, so that none repeats soon."""
+    """Colour and marker of the index-th method; after seven methods the pairing shifts."""
     return PALETTE[index % 7], MARKERS[(index + index // 7) % 7]
 
 
-def plain(text: str, most: int = 60) -> str:
-    """A name as matplotlib shows it: no ``$`` starts mathematics, no leading ``_`` hides it from the legend."""
+def mpl_text(text: str, most: int = 60) -> str:
+    """Escape a name for matplotlib: ``$`` would start math, a leading ``_`` would hide it from the legend."""
     short = text if len(text) <= most else text[: most - 1] + "…"
-    # A zero-width character would do for the underscore, but not every font has one.
+    # A space, because not every font has a zero-width character.
     return (" " if short.startswith("_") else "") + short.replace("$", r"\$")
 
 
 def blank_figure(width: float, height: float) -> Figure:
-    """A figure of its own, in inches, that no global state knows.
+    """A new figure, sized in inches, outside pyplot's global state.
 
     Raises:
         GradPivotError: if matplotlib is not installed.
@@ -48,14 +60,14 @@ def blank_figure(width: float, height: float) -> Figure:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise GradPivotError(f"figures need matplotlib: {to_install('figures')}") from None
+        raise GradPivotError(f"figures need matplotlib: {install_command('figures')}") from None
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     return figure
 
 
-def quiet_axes(ax: Axes, *, x: str = "", y: str = "", title: str = "") -> None:
-    """Light grid, two spines, small text: the data is what should be seen."""
+def style_axes(ax: Axes, *, x: str = "", y: str = "", title: str = "") -> None:
+    """Apply the house style: light grid, two spines, small text."""
     ax.grid(color=GRID, linewidth=0.7)
     ax.set_axisbelow(True)
     for side in ("top", "right"):
@@ -70,7 +82,7 @@ def quiet_axes(ax: Axes, *, x: str = "", y: str = "", title: str = "") -> None:
 
 
 def thin_frame(ax: Axes) -> None:
-    """A hairline around a picture, without ticks."""
+    """Draw a thin frame around an image and remove the ticks."""
     ax.set(xticks=[], yticks=[])
     for spine in ax.spines.values():
         spine.set_color(MUTED)
@@ -78,26 +90,26 @@ def thin_frame(ax: Axes) -> None:
 
 
 def read_panels(kind: type[PanelT], panels: Sequence[PanelT | Mapping[str, Any]], name: str) -> list[PanelT]:
-    """Panels from themselves or from mappings of their fields.
+    """Build panels from panels or mappings of their fields.
 
     Raises:
-        GradPivotError: without a panel, or if one lacks a field.
+        GradPivotError: if there are no panels or one lacks a field.
     """
     if not panels:
         raise GradPivotError(f"the {name} needs at least one panel")
     try:
         return [kind(**panel) if isinstance(panel, Mapping) else panel for panel in panels]
     except TypeError as error:
-        raise GradPivotError(f"a panel of the {name} cannot be read: {error}") from None
+        raise GradPivotError(f"invalid panel for the {name}: {error}") from None
 
 
 def save_figure(figure: Figure, path: str | Path) -> Path:
-    """Write a figure by its suffix: ``.pdf`` and ``.svg`` as vectors, ``.png`` at 200 dpi.
+    """Save a figure by its suffix: ``.pdf`` and ``.svg`` as vectors, ``.png`` at 200 dpi.
 
-    The same figure gives the same bytes, so that files under version control change only with their content.
+    The output is reproducible byte for byte.
 
     Raises:
-        GradPivotError: for another suffix.
+        GradPivotError: for any other suffix.
     """
     path = Path(path)
     undated: dict[str, dict[str, Any]] = {
@@ -108,22 +120,22 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     from matplotlib import rc_context
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Fonts as TrueType: journals refuse the default Type 3.
+    # TrueType fonts: journals reject the default Type 3.
     with rc_context({"pdf.fonttype": 42, "svg.hashsalt": "gradpivot"}):
         figure.savefig(path, dpi=200, metadata=undated[path.suffix.lower()])
     return path
 
 
 def legend(figure: Figure) -> None:
-    """One legend for all panels, from the first, in rows of equal length under them."""
+    """Draw one legend below all panels, taken from the first, in rows of equal length."""
     handles, names = figure.axes[0].get_legend_handles_labels()
     if names:
-        # About 16 letters an inch at this size, and half an inch for each handle.
+        # About 16 letters per inch at this size, and half an inch per handle.
         most = max(1, min(6, int(figure.get_figwidth() / (0.55 + max(map(len, names)) / 16))))
         columns = math.ceil(len(names) / math.ceil(len(names) / most))
         figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
 
 
-def say(figure: Figure, text: str) -> None:
-    """Words where there is nothing to draw."""
+def show_message(figure: Figure, text: str) -> None:
+    """Show a message in a figure that has nothing to draw."""
     figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=10, color=MUTED)

@@ -1,8 +1,8 @@
 "use strict";
-// What the pages share: colours, symbols, Plotly layouts, legends, sortable tables, printing. Text from results goes
-// in through textContent or escaped, never as markup.
+// Shared by all pages: colours, symbols, Plotly layouts, legends, sortable tables, printing. Text from results is
+// set through textContent or escaped, never as markup.
 const Charts = (() => {
-  // In the order of the metrics that the page is given as { key, name }.
+  // Same order as the page's metrics.
   const METRIC_STYLES = [
     { colour: "--ink", dash: "solid", symbol: "circle" },
     { colour: "--forget", dash: "solid", symbol: "square" },
@@ -26,9 +26,9 @@ const Charts = (() => {
   const el = (id) => document.getElementById(id);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const seriesColour = (k) => css(`--series-${k % 7}`);
-  // After seven methods the pairs of colour and symbol shift, so that none repeats soon.
+  // After seven methods the pairing of colour and symbol shifts.
   const seriesSymbol = (k) => SYMBOLS[(k + Math.floor(k / 7)) % 7];
-  // Plotly takes what stands between two dollar signs for mathematics, unless they are entities.
+  // Plotly reads text between two dollar signs as math unless they are entities.
   const escapeText = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;")
     .replace(/\$/g, "&#36;");
   const percent = (value, digits = 2) => `${(100 * value).toFixed(digits)} %`;
@@ -75,7 +75,7 @@ const Charts = (() => {
     const stars = models.map((name) =>
       listItem(icon({ d: OUTLINES[MODEL_SYMBOLS[name]], path: { fill: css("--ink") } }), make("span", name)));
     el("legend").replaceChildren(...buttons, ...stars);
-    // The legend was rebuilt; a keyboard user must not lose their place.
+    // Rebuilding the legend drops the keyboard focus; restore it.
     if (focus >= 0) el("legend").querySelectorAll("button")[focus]?.focus();
   }
 
@@ -89,7 +89,7 @@ const Charts = (() => {
     }));
   }
 
-  /* ---------- what all charts share ---------- */
+  /* ---------- chart layout ---------- */
 
   function layout(changes) {
     const font = { family: css("--sans"), size: 12.5, color: css("--muted") };
@@ -106,7 +106,7 @@ const Charts = (() => {
   }
 
   function draw(id, traces, changes) {
-    // Paper has no window to follow: a fixed width that fits A4 and Letter.
+    // Print at a fixed width that fits A4 and Letter.
     const printing = document.documentElement.classList.contains("printing");
     const size = printing ? { autosize: false, width: 660, height: el(id).clientHeight } : { autosize: true };
     return Plotly.react(el(id), traces, layout({ ...size, ...changes }), CONFIG);
@@ -165,7 +165,7 @@ const Charts = (() => {
     wireTables();
   }
 
-  /* ---------- tables and paper ---------- */
+  /* ---------- tables and printing ---------- */
 
   const cellText = (row, column) => row.cells[column].textContent.replace(/\*$/, "").trim();
   const isMissing = (text) => text === "–" || text.startsWith("✗");
@@ -180,7 +180,7 @@ const Charts = (() => {
   }
 
   function compare(a, b, sign) {
-    // What has no value goes last whichever way the column is sorted.
+    // Missing values go last in both directions.
     if (isMissing(a) || isMissing(b)) return isMissing(a) - isMissing(b);
     // "94.43 (1.91)" and "2 of 10" sort by the number they begin with.
     const [x, y] = [parseFloat(a), parseFloat(b)];
@@ -195,7 +195,7 @@ const Charts = (() => {
     }
   }
 
-  // Paper is light and has no window to follow: redraw for it, and open what is folded.
+  // Printing uses light colours and a fixed width: redraw, and open collapsed sections.
   function wirePrinting(redraw) {
     const set = (printing) => {
       document.documentElement.classList.toggle("printing", printing);

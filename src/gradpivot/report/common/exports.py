@@ -1,4 +1,4 @@
-"""A comparison of many tables as text, page and files: what its two kinds, standings and generators, share."""
+"""Text, HTML page and files of a comparison with many tables; standings and generators share it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from gradpivot.errors import GradPivotError
 from gradpivot.report.common.grid import Section, markdown_page
 from gradpivot.report.common.latex import latex_page
-from gradpivot.report.common.markup import filled_page, listing, write_html
-from gradpivot.report.common.sections import grids_section, lead_section, size_words, table_options
+from gradpivot.report.common.markup import bullet_list, fill_page, write_html
+from gradpivot.report.common.sections import count_text, grids_section, lead_section, table_options
 from gradpivot.report.common.tables import spreadsheet_text
 from gradpivot.results import ComparedTables, Record
 from gradpivot.runtime import write_text
@@ -32,25 +32,25 @@ CsvLine = list[str | float | int | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Exports(Generic[Compared]):
-    """How one kind of comparison is shown and written.
+    """How one kind of comparison is rendered and written.
 
     Attributes:
-        name: What it is called, and its files with it: ``standings``.
-        compare: Makes it from records.
-        section: A table with all that is said of it.
-        csv_heads: The columns of the CSV; the last is ``note``, and one is ``role``.
-        csv_lines: A table's lines of the CSV.
-        payload: What the page's script draws.
-        texts: Makes the text of the page's own placeholders from the payload.
-        style: The style of the page's tables.
-        figures: Makes the figures, by name; matplotlib is imported only when they are asked for.
-        console_tables: Makes a table's tables for the terminal, the main one first.
+        name: Name of the comparison and stem of its files: ``standings``.
+        compare: Builds the comparison from records.
+        section: Builds a table's section: title, findings, notes and grids.
+        csv_columns: Columns of the CSV; includes ``role``, and ``note`` comes last.
+        csv_lines: The CSV lines of a table.
+        payload: Data for the page's script.
+        texts: Fills the page's own placeholders from the payload.
+        style: CSS class of the page's tables.
+        figures: Builds the figures by name; imports matplotlib only when called.
+        console_tables: Builds a table's tables for the terminal, the main one first.
     """
 
     name: str
     compare: Callable[[Iterable[Record]], Compared]
     section: Callable[[Any], Section]
-    csv_heads: Sequence[str]
+    csv_columns: Sequence[str]
     csv_lines: Callable[[Any], Iterable[CsvLine]]
     payload: Callable[[Compared], dict[str, Any]]
     texts: Callable[[dict[str, Any]], dict[str, str]] = lambda _: {}
@@ -60,22 +60,22 @@ class Exports(Generic[Compared]):
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """What can be written, in the order in which it is."""
+        """Formats that :meth:`write` supports, in the order it writes them."""
         return (*self._texts, "html", "figures")
 
     @property
     def _texts(self) -> dict[str, tuple[str, Callable[[Compared], str]]]:
-        """By format the file's suffix and what makes its text."""
+        """File suffix and renderer of each text format."""
         return {
             "markdown": (".md", self.markdown),
             "latex": (".tex", self.latex),
-            # Without a byte-order mark spreadsheets read UTF-8 as something else.
+            # Spreadsheets detect UTF-8 only by the byte-order mark.
             "csv": (".csv", lambda compared: "\ufeff" + self.csv(compared)),
             "json": (".json", self.json),
         }
 
     def sections(self, compared: Compared) -> list[Section]:
-        """Every table with all that is said of it."""
+        """The section of every table."""
         return [self.section(table) for table in compared.tables]
 
     def markdown(self, compared: Compared) -> str:
@@ -83,30 +83,30 @@ class Exports(Generic[Compared]):
         return markdown_page(self.name.capitalize(), compared.notes, self.sections(compared))
 
     def latex(self, compared: Compared) -> str:
-        r"""All tables for LaTeX; needs ``\usepackage{booktabs}`` and nothing else."""
+        r"""All tables for LaTeX; needs only ``\usepackage{booktabs}``."""
         return latex_page(self.name, compared.notes, self.sections(compared))
 
     def json(self, compared: Compared) -> str:
-        """Everything but pictures, fractions and seconds, under the comparison's schema."""
+        """Everything except pictures, as fractions and seconds, in the comparison's schema."""
         return json.dumps(compared.to_dict(), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
     def csv(self, compared: Compared) -> str:
-        """Tidy: one line a number, its unit in the column ``unit``, ``low`` and ``high`` being 95 % intervals.
+        """Tidy CSV: one number per line, its unit in ``unit``, its 95 % interval in ``low`` and ``high``.
 
-        Text cannot be taken for a formula. Notes on the whole come last, a line each with the role ``note`` and
-        nothing but the last column.
+        Text is escaped so that no spreadsheet reads it as a formula. Notes on the comparison come last, with the
+        role ``note`` and the text in the last column.
         """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.csv_heads)
+        writer.writerow(self.csv_columns)
         for table in compared.tables:
             writer.writerows(self.csv_lines(table))
-        empty = ["note" if column == "role" else "" for column in self.csv_heads[:-1]]
+        empty = ["note" if column == "role" else "" for column in self.csv_columns[:-1]]
         writer.writerows([*empty, spreadsheet_text(note)] for note in compared.notes)
         return text.getvalue()
 
     def console(self, compared: Compared) -> Group:
-        """All tables for the terminal, 80 columns wide, with who leads and what is missing."""
+        """All tables for an 80-column terminal, with the findings and notes."""
         from rich.console import Group
         from rich.text import Text
 
@@ -119,25 +119,26 @@ class Exports(Generic[Compared]):
         return Group(*parts)
 
     def page(self, compared: Compared, title: str = "") -> str:
-        """One self-contained HTML page that opens offline, as text."""
-        told = list(enumerate(self.sections(compared)))
+        """One self-contained HTML page that works offline."""
+        sections = list(enumerate(self.sections(compared)))
         data = self.payload(compared)
-        return filled_page(
+        return fill_page(
             self.name,
             title or self.name.capitalize(),
             data,
-            size=size_words(compared.records, len(compared.tables)),
-            notes=listing(compared.notes),
+            size=count_text(compared.records, len(compared.tables)),
+            notes=bullet_list(compared.notes),
             options=table_options(table.title for table in compared.tables),
-            leads="\n".join(lead_section(i, one) for i, one in told),
-            tables="\n".join(grids_section(i, one, self.style) for i, one in told),
+            leads="\n".join(lead_section(i, section) for i, section in sections),
+            tables="\n".join(grids_section(i, section, self.style) for i, section in sections),
             **self.texts(data),
         )
 
     def html(self, compared: Compared) -> str:
-        """The words and tables without page, charts or script, to be put into another document."""
-        parts = [lead_section(i, one) + grids_section(i, one) for i, one in enumerate(self.sections(compared))]
-        return "\n".join([listing(compared.notes), *parts] if compared.notes else parts) + "\n"
+        """An HTML fragment for another document: findings and tables without charts or scripts."""
+        sections = enumerate(self.sections(compared))
+        parts = [lead_section(i, section) + grids_section(i, section) for i, section in sections]
+        return "\n".join([bullet_list(compared.notes), *parts] if compared.notes else parts) + "\n"
 
     def write(
         self,
@@ -147,14 +148,14 @@ class Exports(Generic[Compared]):
         title: str = "",
         suffix: str = ".png",
     ) -> list[Path]:
-        """Write the comparison in each format and return the files.
+        """Write the comparison in each format and return the written files.
 
         Args:
-            compared: The comparison, or the finished runs, originals and references to compare.
-            folder: Where; made if it is not there. Figures go into its subfolder ``figures``.
-            formats: Some of :attr:`formats`; all if not given.
-            title: The page's head.
-            suffix: How figures are saved: ``.png``, ``.svg`` or ``.pdf``.
+            compared: The comparison, or the records to compare.
+            folder: Output folder; created if missing. Figures go into its subfolder ``figures``.
+            formats: A subset of :attr:`formats`; all by default.
+            title: Title of the page.
+            suffix: Figure format: ``.png``, ``.svg`` or ``.pdf``.
 
         Raises:
             GradPivotError: for an unknown format or suffix, records that cannot be compared, damaged pictures, or

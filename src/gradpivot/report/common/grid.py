@@ -1,4 +1,4 @@
-"""Tables ready to be written down, and what is said beside them; Markdown of them."""
+"""Format-independent tables and sections, and their Markdown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Grid", "GridCell", "Section", "grid_lines", "markdown_page", "model_
 
 
 class GridCell(NamedTuple):
-    """A cell's text, and whether it is the ``best`` or the ``second`` of its column."""
+    """A cell's text, with the mark ``best`` or ``second`` if it is that of its column."""
 
     text: str
     mark: str = ""
@@ -21,21 +21,21 @@ class GridCell(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A table ready to be written down.
+    """A table of formatted cells.
 
     Attributes:
-        name: A short name for anchors and labels.
-        title: What it shows.
-        heads: Its heads.
-        lines: Its cells, row by row.
-        caption: What to know beside it.
-        texts: How many columns from the left are text.
-        models: How many rows from the top are no method's but the original's and the retrained model's.
+        name: Short name for anchors and labels.
+        title: Heading.
+        headers: Column headers.
+        lines: Cells by row.
+        caption: Text below the table.
+        texts: Number of text columns, counted from the left.
+        models: Number of rows at the top for reference models (original, retrained).
     """
 
     name: str
     title: str
-    heads: tuple[str, ...]
+    headers: tuple[str, ...]
     lines: tuple[tuple[GridCell, ...], ...]
     caption: str = ""
     texts: int = 1
@@ -43,25 +43,25 @@ class Grid:
 
 
 def grid_lines(lines: Iterable[Iterable[GridCell | str]]) -> tuple[tuple[GridCell, ...], ...]:
-    """Lines of cells and of plain texts as a grid has them."""
+    """Turn rows of cells and strings into rows of :class:`GridCell`."""
     return tuple(tuple(cell if isinstance(cell, GridCell) else GridCell(cell) for cell in line) for line in lines)
 
 
 def model_rows(table: ComparedTable[Any]) -> int:
-    """How many rows of a table are no method's."""
+    """Number of rows for reference models (original, retrained)."""
     return sum(row.role != "run" for row in table.rows)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """All that is said of one table of a comparison.
+    """One table of a comparison with its text.
 
     Attributes:
-        title: What it compares.
-        sentences: Who leads.
-        notes: What is missing.
-        grids: Its tables, the main one first.
-        short: The sentences that a printed caption has room for.
+        title: Heading.
+        sentences: Findings, such as which method leads.
+        notes: Caveats, such as missing runs.
+        grids: Tables, the main one first.
+        short: The findings that fit a printed caption.
     """
 
     title: str
@@ -80,7 +80,7 @@ def markdown_page(title: str, notes: Sequence[str], sections: Iterable[Section])
             lines += ["Notes:", "", *_items(section.notes)]
         for grid in section.grids:
             cells = [[_markdown(cell) for cell in line] for line in grid.lines]
-            lines += [f"### {markdown_cell(grid.title)}", "", markdown_grid(grid.heads, cells, grid.texts), "",
+            lines += [f"### {markdown_cell(grid.title)}", "", markdown_grid(grid.headers, cells, grid.texts), "",
                       markdown_cell(grid.caption), ""]  # fmt: skip
     return "\n".join(lines).rstrip() + "\n"
 

@@ -1,11 +1,11 @@
-"""Where to put the labels of crowded points so that no two overlap: greedy, in pixels, no drawing."""
+"""Greedy label placement without overlaps, in pixels. Computes positions only; draws nothing."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 
-__all__ = ["Box", "Position", "clusters", "place"]
+__all__ = ["Box", "Position", "clusters", "place_labels"]
 
 Position = tuple[float, float]
 Box = tuple[float, float, float, float]
@@ -15,11 +15,11 @@ Box = tuple[float, float, float, float]
 _DIRECTIONS = ((1, 1), (-1, -1), (1, -1), (-1, 1), (1, 0), (-1, 0), (0, 1), (0, -1))
 
 
-def clusters(points: Sequence[Position], reach: float) -> list[list[int]]:
-    """Indices of points that lie within ``reach`` of the first of their group: they share one label."""
+def clusters(points: Sequence[Position], radius: float) -> list[list[int]]:
+    """Group the indices of points within ``radius`` of the first point of a group; a group shares one label."""
     groups: list[list[int]] = []
     for i, point in enumerate(points):
-        near = next((g for g in groups if math.dist(points[g[0]], point) <= reach), None)
+        near = next((g for g in groups if math.dist(points[g[0]], point) <= radius), None)
         if near is None:
             groups.append([i])
         else:
@@ -27,24 +27,24 @@ def clusters(points: Sequence[Position], reach: float) -> list[list[int]]:
     return groups
 
 
-def place(
+def place_labels(
     anchors: Sequence[Position],
     sizes: Sequence[tuple[float, float]],
     taken: Sequence[Box],
     bounds: Box,
     radii: Sequence[float] = (10, 16, 26, 40, 56),
 ) -> list[Position | None]:
-    """The centre of each label, near its anchor, clear of ``taken`` and of each other.
+    """Place each label near its anchor without overlapping ``taken`` or another label. O(n²).
 
     Args:
-        anchors: What each label belongs to.
+        anchors: The point each label belongs to.
         sizes: Width and height of each label.
-        taken: Boxes to keep clear of, such as markers.
-        bounds: The box all labels stay in.
-        radii: Gaps between anchor and label to try, nearest first.
+        taken: Boxes to avoid, such as markers.
+        bounds: The box that must contain all labels.
+        radii: Distances between anchor and label to try, in order.
 
     Returns:
-        One centre a label, None where there is no room: no label is better than an unreadable one. O(n²).
+        The centre of each label, or None if there is no room for it.
     """
     occupied = list(taken)
     centres: list[Position | None] = []

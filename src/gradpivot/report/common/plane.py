@@ -1,4 +1,4 @@
-"""The (RA, UA) plane that figures and page draw: what is drawn, what is joined, where to look closer."""
+"""The (RA, UA) plane that figures and pages draw: finite points, Pareto fronts, zoom."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from gradpivot.report.common.tables import measurable
 from gradpivot.report.common.wording import is_number
 from gradpivot.results import Frontier, Point
 
-__all__ = ["finite", "plane_front", "spread_over", "staircase", "zoom_box"]
+__all__ = ["finite", "plane_front", "sample_evenly", "staircase", "zoom_box"]
 
 PLANE = ("ra", "ua")
 T = TypeVar("T")
 
 
 def finite(points: Iterable[Point]) -> list[Point]:
-    """The points that can be drawn: not diverged, with RA and UA."""
+    """The points that can be drawn: not diverged, with finite RA and UA."""
     return [p for p in points if not p.diverged and all(is_number(getattr(p.scores, m)) for m in PLANE)]
 
 
 def plane_front(frontier: Frontier) -> list[Point]:
-    """The points that no other one of the method beats in (RA, UA), from low to high RA."""
+    """The method's points that are Pareto-optimal in (RA, UA), by increasing RA."""
     if not measurable(frontier):
         return []
     return sorted(frontier.nondominated(PLANE), key=lambda p: (p.scores.ra, -p.scores.ua))
 
 
 def staircase(points: Iterable[Position]) -> list[Position]:
-    """The upper edge of what points on a front dominate, from the left axis to the bottom one."""
+    """The boundary of the region that the points of a front dominate, from the y axis to the x axis."""
     ordered = sorted(points)
     path = [(0.0, ordered[0][1])] if ordered else []
     for i, (x, y) in enumerate(ordered):
@@ -38,19 +38,19 @@ def staircase(points: Iterable[Position]) -> list[Position]:
     return path
 
 
-def spread_over(found: Sequence[T], most: int) -> list[T]:
-    """At most so many of them, from the first to the last."""
-    if len(found) <= most:
-        return list(found)
-    return [found[round(i * (len(found) - 1) / (most - 1))] for i in range(most)]
+def sample_evenly(items: Sequence[T], limit: int) -> list[T]:
+    """At most ``limit`` items, evenly spaced from the first to the last."""
+    if len(items) <= limit:
+        return list(items)
+    return [items[round(i * (len(items) - 1) / (limit - 1))] for i in range(limit)]
 
 
 def zoom_box(frontiers: Sequence[Frontier], models: Sequence[Point] = ()) -> Box | None:
-    """Where the good runs are, in percent, or None if only the whole plane shows them.
+    """The box around the good runs, in percent, or None if no zoom helps.
 
-    Good runs keep an RA within a few points of the best one, which the whole plane cannot show; the box holds
-    all of them, whatever their UA, and the models (original, retrained) that lie there. It is as narrow as it
-    can be with at least half of the best UA in it: a corner where nothing is forgotten is of no interest.
+    Good runs have an RA within a few points of the best. The box holds all of them and the models (original,
+    retrained) near them. It is the narrowest one that still reaches half of the best UA, so that it does not zoom
+    into a corner where nothing is forgotten.
     """
     drawn = finite(p for f in frontiers for p in f.points)
     best = max((p.scores.ra for p in drawn), default=0.0)
@@ -65,7 +65,7 @@ def zoom_box(frontiers: Sequence[Frontier], models: Sequence[Point] = ()) -> Box
     return None
 
 
-def _padded(values: Sequence[float], least: float = 0.02) -> tuple[float, float]:
+def _padded(values: Sequence[float], min_pad: float = 0.02) -> tuple[float, float]:
     low, high = min(values), max(values)
-    pad = max(0.085 * (high - low), least)
+    pad = max(0.085 * (high - low), min_pad)
     return low - pad, high + pad

@@ -1,4 +1,4 @@
-"""Tables of a comparison: console, Markdown and CSV, with directions and units in every head."""
+"""Tables of a comparison for console, Markdown and CSV; every column header has direction and unit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gradpivot.report.common.wording import (  # fmt: skip
     MISSING,
     caption,
     column_head,
-    gap_kind,
     is_number,
+    judged_by_gap,
     kind_of,
     number,
     scaled,
@@ -28,31 +28,46 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
-    "Row", "console_table", "headings", "is_determined", "judged", "markdown", "markdown_cell", "markdown_grid",
-    "nearest", "point_delta", "point_headings", "point_rows", "point_table", "rich_table", "row_cells", "rows",
-    "spreadsheet_text", "write_csv",
+    "Row",
+    "console_table",
+    "is_determined",
+    "markdown",
+    "markdown_cell",
+    "markdown_grid",
+    "method_headers",
+    "nearest",
+    "point_delta",
+    "point_headers",
+    "point_rows",
+    "point_table",
+    "rich_table",
+    "row_cells",
+    "rows",
+    "spreadsheet_text",
+    "with_reference",
+    "write_csv",
 ]  # fmt: skip
 
-LOST = "✗"
-"""What stands for the scores of a diverged run: it counts with zeros, but has measured none."""
+DIVERGED_MARK = "✗"
+"""Shown for the scores of a diverged run, which counts as zeros but was not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the table: the original, the retrained model, or a method at its best run.
+    """One table row: the original, the retrained model, or a method at its best run.
 
     Attributes:
-        name: What the line is called.
-        role: Which of the three it is.
-        setting: Where along the method's knob the shown run lies.
-        point: The shown run: the nearest to the retrained model, without one the non-dominated run with the
-            largest sum; None if there is nothing to choose by.
-        delta: Δ as a fraction, or None without a reference.
-        hypervolume: H as a fraction, or None where it cannot be judged.
-        hypervolume_without_mia: The same over RA, UA and TA.
-        runs: How many settings were run.
-        diverged: How many of them diverged.
-        seconds: Mean per run, or None.
+        name: Name of the model or method.
+        role: ``original``, ``retrained`` or ``method``.
+        setting: Knob value of the shown run.
+        point: The shown run: the closest to the retrained model or, without one, the non-dominated run with the
+            largest sum of scores. None if neither can be computed.
+        delta: Δ as a fraction, or None without a reference model.
+        hypervolume: H as a fraction, or None if it cannot be computed.
+        hypervolume_without_mia: Hypervolume over RA, UA and TA.
+        runs: Number of runs.
+        diverged: Number of diverged runs.
+        seconds: Mean time per run, or None.
     """
 
     name: str
@@ -68,12 +83,12 @@ class Row:
 
     @property
     def scores(self) -> Scores | None:
-        """The shown run's scores; None if there is none or it diverged."""
+        """Scores of the shown run; None if there is no such run or it diverged."""
         return self.point.classification if self.point and not self.point.diverged else None
 
 
 def rows(comparison: Comparison) -> list[Row]:
-    """One row for the original, one for the retrained model if there is one, and one for each method."""
+    """Rows for the original, the retrained model (if any) and each method."""
     kind = kind_of(comparison)
     found = [_model_row("original", comparison.original, comparison, kind)]
     if comparison.retrained:
@@ -81,39 +96,39 @@ def rows(comparison: Comparison) -> list[Row]:
     return found + [_method_row(frontier, comparison) for frontier in comparison.frontiers]
 
 
-def judged(frontier: Frontier, comparison: Comparison) -> Frontier:
-    """The frontier with the comparison's retrained model as its reference where it has none itself."""
+def with_reference(frontier: Frontier, comparison: Comparison) -> Frontier:
+    """The frontier, with the comparison's retrained model as reference if it has none."""
     if frontier.reference is not None or comparison.retrained is None:
         return frontier
     return replace(frontier, reference=comparison.retrained.classification)
 
 
 def measurable(frontier: Frontier) -> bool:
-    """Whether H and dominance can be computed: whole scores, and a reference where the kind needs one."""
+    """Whether H and dominance can be computed: complete scores, and a reference if the kind needs one."""
     whole = all(is_number(getattr(p.scores, m)) for p in frontier.points for m in standing_metrics())
-    return whole and (not gap_kind(frontier.kind) or frontier.reference is not None)
+    return whole and (not judged_by_gap(frontier.kind) or frontier.reference is not None)
 
 
 def nearest(frontier: Frontier) -> Point | None:
-    """The run that stands for the method: nearest to the reference, else the best non-dominated sum."""
+    """The run shown for a method: closest to the reference, or the non-dominated run with the largest sum."""
     if not frontier.points or not measurable(frontier):
         return None
     if frontier.reference is None:
         return max(frontier.nondominated(), key=lambda p: sum(p.scores.vector()), default=frontier.points[0])
     ideal = frontier.reference.vector()
-    # A diverged run counts as zeros and may even be the nearest; at equal distance a finite one is shown.
+    # A diverged run counts as zeros and may be the closest; a finite run wins a tie.
     return min(frontier.points, key=lambda p: (distance(p.scores.vector(), ideal), p.diverged is not None))
 
 
 def point_delta(point: Point, reference: Scored | None) -> float | None:
-    """The distance of one run to the reference, as a fraction."""
+    """Distance of one run from the reference, as a fraction."""
     if reference is None or not all(is_number(getattr(point.scores, m)) for m in standing_metrics()):
         return None
     return distance(point.scores.vector(), reference.vector())
 
 
 def _model_row(role: Literal["original", "retrained"], point: Point, comparison: Comparison, kind: str) -> Row:
-    alone = judged(Frontier(name=role, method=None, points=[point], kind=kind), comparison)
+    alone = with_reference(Frontier(name=role, method=None, points=[point], kind=kind), comparison)
     known = measurable(alone)
     return Row(
         name=role, role=role, point=point, delta=point_delta(point, alone.reference),
@@ -124,7 +139,7 @@ def _model_row(role: Literal["original", "retrained"], point: Point, comparison:
 
 
 def _method_row(frontier: Frontier, comparison: Comparison) -> Row:
-    frontier = judged(frontier, comparison)
+    frontier = with_reference(frontier, comparison)
     known, point, runs = measurable(frontier), nearest(frontier), len(frontier.points)
     return Row(
         name=frontier.name, role="method", point=point,
@@ -137,15 +152,15 @@ def _method_row(frontier: Frontier, comparison: Comparison) -> Row:
     )  # fmt: skip
 
 
-def headings(comparison: Comparison) -> list[str]:
-    """The heads of the methods' table, each with direction and unit."""
+def method_headers(comparison: Comparison) -> list[str]:
+    """Column headers of the methods table."""
     scores = _score_headings(comparison)
     return ["Model", "Shown run", *scores, "Δ ↓ (pp)", "H ↑ (×100)", "H without MIA ↑ (×100)", "Runs",
             "Diverged ↓", "Time ↓ (s)"]  # fmt: skip
 
 
-def point_headings(comparison: Comparison) -> list[str]:
-    """The heads of the runs' table, each with direction and unit."""
+def point_headers(comparison: Comparison) -> list[str]:
+    """Column headers of the runs table."""
     return ["Model", "Run", *_score_headings(comparison), "Δ ↓ (pp)", "Time ↓ (s)", "State"]
 
 
@@ -154,7 +169,7 @@ def _score_headings(comparison: Comparison) -> list[str]:
 
 
 def row_cells(row: Row) -> list[str]:
-    """The cells of one line, in the order of :func:`headings`."""
+    """Cells of one row, in the order of :func:`method_headers`."""
     return [
         row.name, row.setting or MISSING, *_score_cells(row.point), number(_scaled(row.delta)),
         number(_scaled(row.hypervolume)), number(_scaled(row.hypervolume_without_mia)),
@@ -168,11 +183,11 @@ def point_rows(comparison: Comparison) -> Iterator[tuple[str, str, Point, list[s
     for name, alone in (("original", comparison.original), ("retrained", comparison.retrained)):
         if alone is not None:
             yield name, alone.label, alone, _point_cells(name, alone.label, alone, reference, "")
-    for frontier in (judged(f, comparison) for f in comparison.frontiers):
+    for frontier in (with_reference(f, comparison) for f in comparison.frontiers):
         best = frontier.nondominated() if measurable(frontier) else []
         for point in frontier.points:
             run = setting(frontier, point)
-            # By identity: two runs with the same settings and scores are still two runs.
+            # By identity: two runs may have equal settings and scores.
             state = "Pareto" if any(point is p for p in best) else "dominated" if best else ""
             yield (frontier.name, run, point, _point_cells(frontier.name, run, point, frontier.reference, state))
 
@@ -187,7 +202,7 @@ def _point_cells(name: str, run: str, point: Point, reference: Scored | None, st
 
 def _score_cells(point: Point | None) -> list[str]:
     if point is None or point.diverged:
-        return [MISSING if point is None else LOST] * len(scored_metrics())
+        return [MISSING if point is None else DIVERGED_MARK] * len(scored_metrics())
     return [_score_cell(point.classification, metric) for metric in scored_metrics()]
 
 
@@ -197,7 +212,7 @@ def _score_cell(scores: Scores, metric: Metric) -> str:
 
 
 def is_determined(scores: Scores, metric: Metric) -> bool:
-    """Whether a value is no noise; what was not measured is none either."""
+    """Whether the attack behind a value is determined; True for a missing value."""
     return not is_number(getattr(scores, metric.name)) or bool(getattr(scores, f"{metric.name}_determined", True))
 
 
@@ -206,88 +221,88 @@ def _scaled(value: float | None) -> float | None:
 
 
 def console_table(comparison: Comparison) -> Table:
-    """The methods side by side, for the terminal; twelve columns that fit 80 characters."""
+    """Methods table for an 80-column terminal."""
     lines = []
     for name, run, *numbers in map(row_cells, rows(comparison)):
         lines.append([name if run == MISSING else f"{name}\n{run}", *numbers])
-    return rich_table(comparison.title, caption(comparison), ["Model", *headings(comparison)[2:]], lines)
+    return rich_table(comparison.title, caption(comparison), ["Model", *method_headers(comparison)[2:]], lines)
 
 
 def point_table(comparison: Comparison) -> Table:
-    """Every run of every method, for the terminal."""
+    """All runs of all methods, for the terminal."""
     return rich_table(
         comparison.title,
         caption(comparison),
-        point_headings(comparison),
+        point_headers(comparison),
         [cells for *_, cells in point_rows(comparison)],
     )
 
 
-def rich_table(title: str, caption: str, heads: Sequence[str], lines: Sequence[Sequence[str | Text]]) -> Table:
-    """A table for the terminal, as narrow as it can be."""
+def rich_table(title: str, caption: str, headers: Sequence[str], lines: Sequence[Sequence[str | Text]]) -> Table:
+    """A compact table for the terminal."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    # Text, not markup: a class called "[red]" must print as it is.
+    # Text, not markup: a class may be called "[red]".
     table = Table(title=Text(title), caption=Text("\n" + caption), caption_justify="left",
                   box=box.SIMPLE_HEAD, show_edge=False, padding=0, collapse_padding=True)  # fmt: skip
-    for head in heads:
+    for head in headers:
         text = head in ("Model", "Method", "Run", "State")
-        # One word a line, and only text may wrap: what is cut off a number would be wrong.
-        short = head.replace("Diverged", LOST).replace("without", "w/o").replace("-", " ").replace(" ", "\n")
+        # One word per line; only text columns wrap, because a cut number is wrong.
+        short = head.replace("Diverged", DIVERGED_MARK).replace("without", "w/o").replace("-", " ").replace(" ", "\n")
         table.add_column(
             Text(short), justify="left" if text else "right", no_wrap=not text, min_width=8 if text else None
         )
     for line in lines:
         cells = [cell if isinstance(cell, Text) else Text(cell) for cell in line]
-        table.add_row(*cells, style="dim" if LOST in line else None)
+        table.add_row(*cells, style="dim" if DIVERGED_MARK in line else None)
     return table
 
 
 def markdown(comparison: Comparison) -> str:
-    """The methods side by side as a Markdown table with its caption underneath."""
+    """Methods table in Markdown, followed by its caption."""
     lines = [[markdown_cell(cell) for cell in row_cells(row)] for row in rows(comparison)]
-    table = markdown_grid(headings(comparison), lines, texts=2)
+    table = markdown_grid(method_headers(comparison), lines, texts=2)
     return f"{table}\n\n{markdown_cell(caption(comparison))}\n"
 
 
-def markdown_grid(heads: Sequence[str], lines: Sequence[Sequence[str]], texts: int = 1) -> str:
-    """A Markdown table of cells that are Markdown already; all but the first ``texts`` columns to the right."""
-    rule = ["---" if i < texts else "---:" for i in range(len(heads))]
-    named = [markdown_cell(head) for head in heads]
+def markdown_grid(headers: Sequence[str], lines: Sequence[Sequence[str]], texts: int = 1) -> str:
+    """A Markdown table of Markdown cells; columns after the first ``texts`` are right-aligned."""
+    rule = ["---" if i < texts else "---:" for i in range(len(headers))]
+    named = [markdown_cell(head) for head in headers]
     return "\n".join(f"| {' | '.join(line)} |" for line in (named, rule, *lines))
 
 
 def markdown_cell(text: str) -> str:
-    """Text that a Markdown table shows as it is, on one line."""
+    """Escape text for a Markdown table cell, on one line."""
     for plain, escaped in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("*", "\\*"), ("`", "\\`")):
         text = text.replace(plain, escaped)
     return " ".join(text.split())
 
 
 def write_csv(comparison: Comparison, path: str | Path) -> None:
-    """One line a run, percent with 95 % Wilson intervals, safe to open in a spreadsheet.
+    """Write one line per run, in percent with 95 % Wilson intervals, safe to open in a spreadsheet.
 
-    The file starts with a byte-order mark, because spreadsheets read UTF-8 as something else without one.
+    The file starts with a byte-order mark: spreadsheets detect UTF-8 only by it.
     """
-    heads = ["model", "run", "knob", "value", "state"]
+    headers = ["model", "run", "knob", "value", "state"]
     for metric in scored_metrics():
-        heads.append(column_head(metric, kind_of(comparison)))
+        headers.append(column_head(metric, kind_of(comparison)))
         if metric.may_be_undetermined:
-            heads.append(f"{metric.symbol} determined")
+            headers.append(f"{metric.symbol} determined")
         elif metric.share_of:
-            heads += [f"{metric.symbol} low ({metric.unit})", f"{metric.symbol} high ({metric.unit})"]
-    heads += ["Δ ↓ (pp)", "Time ↓ (s)"]
+            headers += [f"{metric.symbol} low ({metric.unit})", f"{metric.symbol} high ({metric.unit})"]
+    headers += ["Δ ↓ (pp)", "Time ↓ (s)"]
     with Path(path).open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(heads)
+        writer.writerow(headers)
         writer.writerows(_csv_lines(comparison))
 
 
 def _csv_lines(comparison: Comparison) -> Iterator[list[str | float | None]]:
     knobs = {id(point): symbol(f.knob) for f in comparison.frontiers for point in f.points}
-    references = {id(p): judged(f, comparison).reference for f in comparison.frontiers for p in f.points}
+    references = {id(p): with_reference(f, comparison).reference for f in comparison.frontiers for p in f.points}
     fallback = comparison.retrained.classification if comparison.retrained else None
     for name, _, point, cells in point_rows(comparison):
         knob = knobs.get(id(point), "")
@@ -314,5 +329,5 @@ def _interval(point: Point, metric: str) -> tuple[float | None, float | None]:
 
 
 def spreadsheet_text(text: str) -> str:
-    """A text cell that a spreadsheet cannot take for a formula."""
+    """Escape a text cell so that no spreadsheet reads it as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

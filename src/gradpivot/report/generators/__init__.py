@@ -1,1 +1,1 @@
-"""Generators: what samples show, with γ as a slider."""
+"""Tables, figures and page of unlearned generators, with samples and a γ slider."""

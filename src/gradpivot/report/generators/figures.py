@@ -1,4 +1,4 @@
-"""What generators draw, as figures: a panel a run, from the same noise, so that the eye can follow a class dissolve."""
+"""Figures of generated samples: one panel per run, all from the same noise, so that a class visibly dissolves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradpivot.report.common.wording import percent
 from gradpivot.report.generators.samples import SamplePanel, blank_panel, picture_panel, sample_figure
-from gradpivot.report.generators.wording import class_words, run_words
+from gradpivot.report.generators.wording import class_names, run_label
 from gradpivot.results import Generators, GeneratorSeries, GeneratorTable, Record, generation
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ __all__ = ["generator_figures"]
 
 
 def generator_figures(generators: Generators) -> dict[str, Figure]:
-    """Figures by name, of the first seed: the first series between original and retrained, and one of all others.
+    """Figures of the first seed by name: the first series between original and retrained, and all other series.
 
-    CUP comes first where there is one. A run without pictures has an empty panel that says why; a table of which no
-    picture was kept has no figure.
+    CUP comes first if present. A run without pictures gets a blank panel that says why; a table without any
+    pictures gets no figure.
 
     Raises:
         GradPivotError: if sheets are damaged or differ in shape.
@@ -42,7 +42,7 @@ def _slug(title: str) -> str:
 
 
 def _free(name: str, taken: dict[str, Figure]) -> str:
-    """The name, numbered if another table has it already."""
+    """The name, numbered if another table already uses it."""
     count, free = 1, name
     while any(known.startswith(f"{free}-samples") for known in taken):
         count += 1
@@ -73,7 +73,7 @@ def _runs(row: GeneratorSeries, seed: int, *, named: bool) -> list[tuple[Record,
         for found in row.sets
         if found.seed == seed
         for record in found.records
-        for run in [run_words(found.frontier, record.point)]
+        for run in [run_label(found.frontier, record.point)]
     ]
 
 
@@ -84,7 +84,7 @@ def _panels(table: GeneratorTable, entries: Sequence[tuple[Record, str]]) -> lis
     ]
     like = next(panel for _, _, panel in drawn if panel)
     return [
-        panel or blank_panel(like, title, "diverged" if record.point.diverged else "no pictures kept")
+        panel or blank_panel(like, title, "diverged" if record.point.diverged else "no pictures stored")
         for record, title, panel in drawn
     ]
 
@@ -92,4 +92,4 @@ def _panels(table: GeneratorTable, entries: Sequence[tuple[Record, str]]) -> lis
 def _caption(table: GeneratorTable, record: Record) -> str:
     scores = generation(record.point)
     still, kept = percent(1 - scores.ua, 1), percent(scores.ra, 1)
-    return f"{class_words(table.forgotten)}: {still} % recognised\nkept classes: {kept} %"
+    return f"{class_names(table.forgotten)}: {still} % recognised\nkept classes: {kept} %"

@@ -1,4 +1,4 @@
-// The generators' behaviour: one state (table, set, run, what stands beside), and samples, numbers and chart from it.
+// One state (table, set, run, model to compare with); samples, numbers and chart are redrawn from it.
 (() => {
   const {
     axis, band, crossMarker, css, draw, el, entry, escapeText, fillMenu, icon, interval, listItem, make, percent, press,
@@ -37,7 +37,7 @@
     style.setProperty("--framed", rows.filter((row) => table().forgotten.includes(row.name)).length);
     el(`${id}-title`).textContent = shown?.title ?? fallback;
     el(`${id}-rows`).replaceChildren(...rows.map(drawRow));
-    el(`${id}-empty`).textContent = sheet ? "" : shown?.empty ?? "This model was not kept.";
+    el(`${id}-empty`).textContent = sheet ? "" : shown?.empty ?? "This model is not stored.";
     const image = el(`${id}-img`);
     image.hidden = !sheet;
     image.alt = sheet?.alt ?? "";
@@ -64,13 +64,13 @@
     entry("UA ↑", percent(1 - still), interval(1 - stillHigh, 1 - stillLow));
     entry("Kept recognised ↑", percent(kept), interval(keptLow, keptHigh));
     const change = original?.kept ? 100 * (kept - original.kept[0]) : null;
-    entry("… to the original", change === null ? "–" : change.toFixed(2), change === null ? "not scored" : "points");
+    entry("… change from original", change === null ? "–" : change.toFixed(2), change === null ? "not scored" : "points");
   }
 
   function distanceEntries(shown, original) {
     for (const { features, n, reference, value } of shown.distances) {
       const same = original?.distances.find((d) => d.features === features && d.n === n && d.reference === reference);
-      const before = same ? `original ${same.value}` : "original not at this N";
+      const before = same ? `original ${same.value}` : "original not measured at this N";
       entry("Fréchet ↓", String(value), `${before}; ${features}, N = ${count(n)} against ${count(reference)}`);
     }
   }
@@ -80,15 +80,15 @@
     const original = model("original");
     el("readout").replaceChildren();
     if (shown.diverged) {
-      const told = `${shown.diverged} It counts as zeros.`;
-      el("readout").append(make("dt", "This run", "unseen"), make("dd", told, "state"));
+      const text = `${shown.diverged} It counts as zeros.`;
+      el("readout").append(make("dt", "This run", "unseen"), make("dd", text, "state"));
     } else {
       shareEntries(shown, original);
       distanceEntries(shown, original);
     }
     if (shown.delta === null) entry("Δ to retrained ↓", "–", "no retrained model");
-    else entry("Δ to retrained ↓", (100 * shown.delta).toFixed(2), "points on (fidelity, UA)");
-    entry("Time ↓", `${shown.seconds.toFixed(1)} s`, "the unlearning call");
+    else entry("Δ to retrained ↓", (100 * shown.delta).toFixed(2), "points in (fidelity, UA)");
+    entry("Time ↓", `${shown.seconds.toFixed(1)} s`, "unlearning call");
   }
 
   function drawSlider() {
@@ -96,14 +96,14 @@
     setSlider(set().points.length, state.index, shown.run);
     el("gamma-name").textContent = set().gamma ? "Unlearning intensity" : "Setting";
     el("ends").hidden = !set().gamma;
-    const told = shown.diverged
+    const text = shown.diverged
       ?? SHARES.map(({ key }) => `${shareName(key)} recognised ${percent(shown[key][0], 1)}`).join(", ");
-    el("gamma-slider").setAttribute("aria-valuetext", `${shown.run}: ${told}`);
+    el("gamma-slider").setAttribute("aria-valuetext", `${shown.run}: ${text}`);
   }
 
   /* ---------- the chart ---------- */
 
-  // Along γ one line is the runs that share all else; other settings have no scale in common, and stand side by side.
+  // A line along γ joins runs with equal other settings. Without γ, settings have no common scale: equal spacing.
   function line() {
     const { points, gamma } = set();
     if (!gamma) return points.map((p, i) => ({ x: i, p }));
@@ -139,11 +139,12 @@
     const marker = { type: "line", x0: here.x, x1: here.x, y0: 0, y1: 1, yref: "paper",
       line: { color: css("--accent"), width: 1.5 } };
     const [low, high] = [Math.min(...places.map(({ x }) => x)), Math.max(...places.map(({ x }) => x))];
-    // Words need room beside the outermost points, or they are left out.
+    // Text labels need room next to the outermost points.
     const pad = (set().gamma ? 0.03 : 0.14) * (high - low) || 0.5;
     const ticks = set().gamma ? {} : { automargin: true, tickvals: places.map(({ x }) => x),
       ticktext: places.map(({ p }) => escapeText(p.run.length > 18 ? `${p.run.slice(0, 17)}…` : p.run)) };
-    el("share-title").textContent = set().gamma ? "Recognised along γ" : `Recognised by setting of ${set().name}`;
+    el("share-title").textContent = set().gamma ? "Recognised images against γ"
+      : `Recognised images by setting of ${set().name}`;
     el("share-family").textContent = set().gamma && point().family ? `Runs with ${point().family}.` : "";
     el("share-chart").dataset.selected = point().run;
     return draw("share-chart", [...SHARES.flatMap((share) => shareTraces(places, share)), crosses], {

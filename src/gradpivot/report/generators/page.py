@@ -1,7 +1,6 @@
-"""What the generators' page draws: a γ slider that switches the samples, and a chart.
+"""Data and HTML of the generators page: samples with a γ slider, and a chart.
 
-Without scripts it still shows the first series' chosen samples beside the
-original's, and all tables.
+Without scripts the page still shows the samples of the first series and of the original, and all tables.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from gradpivot.evaluate import GenerationScores
 from gradpivot.report.common.sections import table_options
 from gradpivot.report.common.wording import family, symbol
 from gradpivot.report.generators.samples import sheet_file
-from gradpivot.report.generators.wording import run_words
+from gradpivot.report.generators.wording import run_label
 from gradpivot.results import Generators, GeneratorSet, GeneratorTable, Record, generation
 
 __all__ = ["generators_payload", "sheet_texts"]
 
 
 def sheet_texts(data: dict[str, Any]) -> dict[str, str]:
-    """The menu of sets, the first series' chosen samples and the original's beside them, as HTML."""
+    """HTML of the set menu and of the samples of the first series and the original."""
     first = data["tables"][0]
     shown = first["sets"][0]
     return {
@@ -32,7 +31,7 @@ def sheet_texts(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _sheet(name: str, point: dict[str, Any] | None, forgotten: Sequence[int]) -> str:
-    """A sheet of samples as it is without scripts; the script writes into the same elements."""
+    """A static sheet of samples; the script updates the same elements."""
     sheet = point and point["sheet"]
     rows = sheet["rows"] if sheet else []
     items = "".join(_row(row, forgotten) for row in rows)
@@ -43,7 +42,7 @@ def _sheet(name: str, point: dict[str, Any] | None, forgotten: Sequence[int]) ->
         if sheet
         else f'<img id="{name}-img" alt="" hidden>'
     )
-    empty = "" if sheet else escape(point["empty"] if point else "This model was not kept.")
+    empty = "" if sheet else escape(point["empty"] if point else "This model is not stored.")
     return (
         f'<div class="sheet" id="{name}-sheet" style="{size}"><h3 id="{name}-title">'
         f"{escape(point['title'] if point else 'Original')}</h3>"
@@ -62,7 +61,7 @@ def _row(row: dict[str, Any], forgotten: Sequence[int]) -> str:
 
 
 def generators_payload(generators: Generators) -> dict[str, Any]:
-    """What the script draws: every run with its sheet, its numbers and their intervals."""
+    """Data for the page's script: every run with its sheet, scores and intervals."""
     return {"tables": [_payload(table) for table in generators.tables]}
 
 
@@ -85,7 +84,7 @@ def _set(name: str, found: GeneratorSet, several: bool) -> dict[str, Any]:
     frontier = found.frontier
     points = []
     for i, point in enumerate(frontier.points):
-        run = run_words(frontier, point)
+        run = run_label(frontier, point)
         points.append(_point(found, i, f"{title}, {run}", run))
     return {
         "name": title,
@@ -121,7 +120,7 @@ def _point(found: GeneratorSet, i: int, title: str, run: str) -> dict[str, Any]:
 
 
 def _still(scores: GenerationScores) -> list[float]:
-    """The share of the forgotten classes' images that is still recognised, with its interval."""
+    """Share of the forgotten classes' images that is still recognised, with its interval."""
     low, high = scores.interval("ua")
     return _round([1 - scores.ua, 1 - high, 1 - low])
 
@@ -133,7 +132,7 @@ def _round(values: Sequence[float]) -> list[float]:
 def _pictures(record: Record, scores: GenerationScores, title: str) -> dict[str, Any] | None:
     if record.pictures is None:
         return None
-    sheet_file(record.pictures, title)  # what a browser could not show is told here
+    sheet_file(record.pictures, title)  # raises if the sheet is damaged
     shares = scores.recognised()
     rows = [{"name": name, "share": shares.get(name)} for name in record.pictures.rows]
     names = ", ".join(str(row["name"]) for row in rows)
@@ -141,13 +140,13 @@ def _pictures(record: Record, scores: GenerationScores, title: str) -> dict[str,
         "png": record.pictures.png,
         "rows": rows,
         "columns": record.pictures.columns,
-        "alt": f"Samples of {title}, a row a class from the top: {names}",
+        "alt": f"Samples of {title}, one row per class from the top: {names}",
     }
 
 
 def _empty(record: Record) -> str:
-    """Why there is no sheet."""
-    return _diverged(record.point.diverged) or "No pictures of this model were kept."
+    """The reason why there is no sheet."""
+    return _diverged(record.point.diverged) or "No pictures of this model are stored."
 
 
 def _diverged(diverged: Any) -> str | None:

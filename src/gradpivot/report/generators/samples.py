@@ -1,6 +1,6 @@
-"""Grids of generated pictures, a panel a model: the forgotten class in the first row, the others below it.
+"""Grids of generated images, one panel per model: forgotten classes in the first rows, the others below.
 
-With the same noise seeds in every panel the eye can follow how a class dissolves as γ grows, and that the rest stays.
+All panels use the same noise seeds, so that a class visibly dissolves as γ grows while the others stay.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import Pictures
-from gradpivot.report.common.canvas import INK, MUTED, PALETTE, blank_figure, plain
+from gradpivot.report.common.canvas import INK, MUTED, PALETTE, blank_figure, mpl_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SamplePanel", "blank_panel", "picture_panel", "row_order", "sample_figure", "sheet_file"]
 
-MOST_PIXELS = 1 << 24
-"""A sheet larger than this is not unpacked: a thousand pictures of 128×128."""
+MAX_SHEET_PIXELS = 1 << 24
+"""Largest sheet to decode: about a thousand images of 128×128."""
 
 _GAP = 1
 """Pixels between pictures."""
@@ -31,12 +31,12 @@ _GAP = 1
 
 @dataclass(frozen=True, kw_only=True)
 class SamplePanel:
-    """What one model draws.
+    """Samples of one model.
 
     Attributes:
         title: Such as "Original" or "γ = 0.3".
-        images: Rows × columns × c×h×w in [0, 1], c being 1 or 3: a row a class, a column a noise seed.
-        caption: A line underneath, such as the share of the forgotten class that is still recognised.
+        images: (rows, columns, c, h, w) in [0, 1], c = 1 or 3; one row per class, one column per noise seed.
+        caption: Text below, such as the share of the forgotten class that is still recognised.
     """
 
     title: str
@@ -45,38 +45,38 @@ class SamplePanel:
 
 
 def sheet_file(pictures: Pictures, name: str) -> bytes:
-    """The sheet that a record keeps, as a PNG file.
+    """Decode a record's sheet to the bytes of its PNG file.
 
     Raises:
-        GradPivotError: if it is none.
+        GradPivotError: if it is not a PNG.
     """
-    # numpy on first use, as everywhere in reports.
+    # Imports numpy, so only on first use.
     from gradpivot.data import png_size
 
     try:
         data = base64.b64decode(pictures.png, validate=True)
     except binascii.Error:
-        raise GradPivotError(f"the sheet of {name!r} is not base64; run it again") from None
+        raise GradPivotError(f"the sheet of {name!r} is not valid base64; repeat the run") from None
     png_size(data, f"the sheet of {name!r}")
     return data
 
 
 def picture_panel(pictures: Pictures, title: str, caption: str = "") -> SamplePanel:
-    """The sheet that a record keeps as a panel, in three channels.
+    """Turn a record's sheet into an RGB panel.
 
     Raises:
-        GradPivotError: if the sheet is damaged, too large, or no grid of that many rows and columns.
+        GradPivotError: if the sheet is damaged, too large, or not a grid of its rows and columns.
     """
     from gradpivot.data import decode_rgb, png_size
 
     data, name = sheet_file(pictures, title), f"the sheet of {title!r}"
     width, height = png_size(data, name)
     rows, columns = len(pictures.rows), pictures.columns
-    if width * height > MOST_PIXELS:
-        raise GradPivotError(f"{name} has {width}×{height} pixels; at most {MOST_PIXELS:,} are drawn")
+    if width * height > MAX_SHEET_PIXELS:
+        raise GradPivotError(f"{name} has {width}×{height} pixels; the limit is {MAX_SHEET_PIXELS:,} in total")
     if rows < 1 or columns < 1 or height % rows or width % columns:
         raise GradPivotError(
-            f"{name} has {width}×{height} pixels, which is no grid of {rows} rows and {columns} columns"
+            f"{name} has {width}×{height} pixels, not divisible into {rows} rows and {columns} columns"
         )
     pixels = decode_rgb(data, width, height, name) / 255
     grid = pixels.reshape(rows, height // rows, columns, width // columns, 3)
@@ -84,49 +84,51 @@ def picture_panel(pictures: Pictures, title: str, caption: str = "") -> SamplePa
 
 
 def blank_panel(like: SamplePanel, title: str, caption: str) -> SamplePanel:
-    """An empty sheet of the same shape, for a run that has drawn nothing: it is not left out."""
+    """An empty panel of the same shape, for a run without samples."""
     import numpy as np
 
     return SamplePanel(title=title, images=np.ones(np.shape(like.images)), caption=caption)
 
 
 def row_order(classes: int, forgotten: Sequence[int]) -> list[int]:
-    """The classes by rows: those forgotten first, then the others.
+    """Class of each row: forgotten classes first, then the others.
 
     Raises:
-        GradPivotError: if a forgotten class is none of them.
+        GradPivotError: if a forgotten class is out of range.
     """
     outside = [c for c in forgotten if not 0 <= c < classes]
     if outside:
-        raise GradPivotError(f"class {outside[0]} is outside 0 … {classes - 1}")
+        raise GradPivotError(f"forgotten class is {outside[0]}; it must be between 0 and {classes - 1}")
     return [*forgotten, *(c for c in range(classes) if c not in forgotten)]
 
 
 def sample_figure(panels: Sequence[SamplePanel], rows: Sequence[str], forgotten: int = 1) -> Figure:
-    """Draw the panels side by side, four in a line at most; the forgotten rows are framed.
+    """Draw the panels side by side, at most four per line, with a frame around the forgotten rows.
 
     Args:
         panels: At least one, all of the same shape.
-        rows: What the rows are called, from the top.
-        forgotten: How many of the first rows show what was to be forgotten.
+        rows: Row names from the top.
+        forgotten: Number of rows at the top that show forgotten classes.
 
     Raises:
-        GradPivotError: without a panel, or if shapes and names do not fit.
+        GradPivotError: if there are no panels, or shapes and names do not match.
     """
     import numpy as np
 
     if not panels:
-        raise GradPivotError("the figure of samples needs at least one panel")
+        raise GradPivotError("the sample figure needs at least one panel")
     grids = [np.asarray(panel.images, dtype=float) for panel in panels]
     shape = grids[0].shape
     if len(shape) != 5 or shape[2] not in (1, 3) or any(grid.shape != shape for grid in grids):
         shapes = ", ".join(str(grid.shape) for grid in grids)
         raise GradPivotError(
-            f"panels of samples have the shapes {shapes}; each must be rows × columns × 1 or 3 channels × height × "
-            f"width, and all the same"
+            f"sample panels have shapes {shapes}; all must have the same shape (rows, columns, 1 or 3 channels, "
+            f"height, width)"
         )
     if len(rows) != shape[0] or not 0 <= forgotten <= shape[0]:
-        raise GradPivotError(f"there are {len(rows)} names and {forgotten} forgotten rows for {shape[0]} rows")
+        raise GradPivotError(
+            f"got {len(rows)} row names and {forgotten} forgotten rows for panels with {shape[0]} rows"
+        )
     across = min(4, len(panels))
     down = -(-len(panels) // across)
     width = 0.28 * shape[1] + 0.45
@@ -149,7 +151,7 @@ def _draw(ax: Axes, panel: SamplePanel, grid: np.ndarray, rows: Sequence[str], f
     centres = [_GAP + row * (height + _GAP) + (height - 1) / 2 for row in range(count)]
     ax.set(xticks=[], yticks=centres if named else [])
     if named:
-        ax.set_yticklabels([plain(row, 16) for row in rows], fontsize=7.5, color=INK)
+        ax.set_yticklabels([mpl_text(row, 16) for row in rows], fontsize=7.5, color=INK)
         for label in ax.get_yticklabels()[:forgotten]:
             label.set_color(PALETTE[1])
     ax.tick_params(length=0)
@@ -158,12 +160,12 @@ def _draw(ax: Axes, panel: SamplePanel, grid: np.ndarray, rows: Sequence[str], f
     if forgotten:
         frame = (columns * (width + _GAP) + _GAP, forgotten * (height + _GAP) + _GAP)
         ax.add_patch(Rectangle((-0.5, -0.5), *frame, fill=False, edgecolor=PALETTE[1], linewidth=1.6, clip_on=False))
-    ax.set_title(plain(panel.title), fontsize=9.5, color=INK)
-    ax.set_xlabel(plain(panel.caption), fontsize=7.5, color=MUTED)
+    ax.set_title(mpl_text(panel.title), fontsize=9.5, color=INK)
+    ax.set_xlabel(mpl_text(panel.caption), fontsize=7.5, color=MUTED)
 
 
 def _sheet(grid: np.ndarray) -> np.ndarray:
-    """All pictures on one white sheet, height × width (× 3), a gap of one pixel around each."""
+    """All images on one white sheet, (height, width[, 3]), with a gap of one pixel around each."""
     import numpy as np
 
     rows, columns, channels, height, width = grid.shape

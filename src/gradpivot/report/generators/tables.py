@@ -1,4 +1,4 @@
-"""Generators compared as text: console, Markdown, LaTeX (booktabs), CSV and JSON, the paper's values beside ours."""
+"""Generator comparisons for console and CSV, with the paper's values next to ours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradpivot.report.common.exports import CsvLine
 from gradpivot.report.common.tables import rich_table, spreadsheet_text
 from gradpivot.report.common.wording import MISSING, number
 from gradpivot.report.generators.grids import has_printed, paper_ratio, shown_distance
-from gradpivot.report.generators.wording import judged_words, run_words, shown_run
+from gradpivot.report.generators.wording import evaluation_note, run_label, shown_run
 from gradpivot.report.standings.wording import others
 from gradpivot.results import (
     Estimate,
@@ -26,19 +26,19 @@ from gradpivot.results import (
 if TYPE_CHECKING:
     import rich.table
 
-__all__ = ["GENERATORS_HEADS", "console_tables", "csv_lines"]
+__all__ = ["GENERATORS_COLUMNS", "console_tables", "csv_lines"]
 
-GENERATORS_HEADS = (
+GENERATORS_COLUMNS = (
     "problem", "forget", "protocol", "series", "role", "seed", "run", "state", "measure", "of", "unit", "value", "std",
     "low", "high", "n", "paper", "note",
 )  # fmt: skip
 
 
 def csv_lines(table: GeneratorTable) -> Iterator[CsvLine]:
-    """One line per series, run and measure; the seed is ``all`` for what is averaged over seeds.
+    """One line per series, run and measure; the seed is ``all`` for averages over seeds.
 
-    ``of`` names the class of a recognised share, or the features of a Fréchet distance. Intervals are Wilson's by the
-    number ``n`` of images for a run, Student's over ``n`` seeds for a series.
+    ``of`` names the class of a recognised share or the features of a Fréchet distance. Runs have Wilson intervals
+    over ``n`` images, series Student intervals over ``n`` seeds.
     """
     for row in table.rows:
         yield from _csv_series(table, row)
@@ -71,8 +71,8 @@ def _csv_series(table: GeneratorTable, row: GeneratorSeries) -> Iterator[CsvLine
         rho = recognised_rho(dial)
         if rho is not None:
             beside = others(dial.others)
-            told = "" if beside == MISSING else spreadsheet_text(beside)
-            yield [*head, "spearman recognised", told, "", *_csv_estimate(rho, 1.0), None, ""]
+            settings = "" if beside == MISSING else spreadsheet_text(beside)
+            yield [*head, "spearman recognised", settings, "", *_csv_estimate(rho, 1.0), None, ""]
 
 
 def _csv_estimate(value: Estimate, scale: float) -> CsvLine:
@@ -84,7 +84,7 @@ def _csv_run(
     table: GeneratorTable, row: GeneratorSeries, found: GeneratorSet, i: int, record: Record
 ) -> Iterator[CsvLine]:
     point = record.point
-    run = run_words(found.frontier, point) if row.role == "run" else point.label
+    run = run_label(found.frontier, point) if row.role == "run" else point.label
     state = "diverged" if point.diverged else "shown" if i == found.chosen else ""
     head: CsvLine = [*_csv_place(table, row), found.seed, spreadsheet_text(run), state]
 
@@ -118,16 +118,16 @@ def _made(scores: GenerationScores, *, forgotten: bool) -> int:
     return sum(sum(row) for name, row in pairs if (name in scores.forgotten) == forgotten)
 
 
-_CONSOLE_HEADS = (
-    "Method", "UA ↑ (%)", "Kept ↑ (%)", "to original (pp)", "FD ↓", "Δ ↓ (pp)", "H ↑ (×100)", "Time ↓ (s)", "× CUP ↓",
+_CONSOLE_HEADERS = (
+    "Method", "UA ↑ (%)", "Kept ↑ (%)", "change (pp)", "FD ↓", "Δ ↓ (pp)", "H ↑ (×100)", "Time ↓ (s)", "× CUP ↓",
     "Diverged ↓",
 )  # fmt: skip
 
 
 def console_tables(table: GeneratorTable) -> list[rich.table.Table]:
-    """The series."""
+    """The series table."""
     lines = [_console_cells(table, row) for row in table.rows]
-    return [rich_table(table.title, judged_words(table), _CONSOLE_HEADS, lines)]
+    return [rich_table(table.title, evaluation_note(table), _CONSOLE_HEADERS, lines)]
 
 
 def _console_cells(table: GeneratorTable, row: GeneratorSeries) -> list[str]:

@@ -1,7 +1,6 @@
-"""The two explanatory figures of the docs: what the hypervolume measures, and where g_γ points.
+"""Two explanatory figures for the docs: what the hypervolume measures, and where g_γ points.
 
-``python -m gradpivot.report.paper.explain DIR`` writes both as SVG and PNG. Every number in them is computed by the
-functions they explain.
+``python -m gradpivot.report.paper.explain DIR`` writes both as SVG and PNG.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradpivot.geometry import pivot_weights
-from gradpivot.report.common.canvas import INK, MUTED, PALETTE, blank_figure, quiet_axes, save_figure
+from gradpivot.report.common.canvas import INK, MUTED, PALETTE, blank_figure, save_figure, style_axes
 from gradpivot.report.common.plane import staircase
 from gradpivot.results import hypervolume
 
@@ -25,22 +24,22 @@ __all__ = ["hypervolume_figure", "main", "pivot_direction", "pivot_figure"]
 
 Vector = tuple[float, float]
 
-# Algorithm 2 has the better middle, algorithm 1 the wider choice: the case in which a single point misleads.
+# Algorithm 2 is better in the middle, algorithm 1 covers more: a case in which a single point misleads.
 DIVERSE: tuple[Vector, ...] = ((0.30, 0.97), (0.55, 0.92), (0.75, 0.80), (0.90, 0.58), (0.97, 0.28))
 NARROW: tuple[Vector, ...] = ((0.72, 0.84), (0.76, 0.82), (0.79, 0.78))
 
 
 def hypervolume_figure() -> Figure:
-    """Two algorithms in a plane of two scores: the area that their models dominate is what H measures."""
+    """The area dominated by the models of two algorithms, which H measures."""
     figure = blank_figure(8.2, 4.0)
     axes = figure.subplots(1, 2, sharey=True)
-    _draw_volume(axes[0], DIVERSE, PALETTE[0], "Algorithm 1: a wide choice", y="UA: how much is forgotten")
-    _draw_volume(axes[1], NARROW, PALETTE[1], "Algorithm 2: one good spot", y="")
+    _draw_volume(axes[0], DIVERSE, PALETTE[0], "Algorithm 1: diverse models", y="UA: forgetting")
+    _draw_volume(axes[1], NARROW, PALETTE[1], "Algorithm 2: similar models", y="")
     return figure
 
 
 def _draw_volume(ax: Axes, points: Sequence[Vector], colour: str, title: str, *, y: str) -> None:
-    quiet_axes(ax, x="RA: how much is kept", y=y, title=title)
+    style_axes(ax, x="RA: retention", y=y, title=title)
     for right, top in points:
         ax.fill([0, right, right, 0], [0, 0, top, top], color=colour, alpha=0.10, linewidth=0)
     ax.plot(*zip(*staircase(points), strict=True), color=colour, linewidth=1.2)
@@ -67,8 +66,8 @@ def pivot_figure() -> Figure:
     from matplotlib.colors import Normalize
 
     axes = figure.subplots(1, 2)
-    _draw_pivot(axes[0], 130, 1.6, "With conflict: f and r are 130° apart")
-    _draw_pivot(axes[1], 60, 1.0, "Without: f and r are 60° apart")
+    _draw_pivot(axes[0], 130, 1.6, "Conflict: f and r are 130° apart")
+    _draw_pivot(axes[1], 60, 1.0, "No conflict: f and r are 60° apart")
     scale = ScalarMappable(Normalize(0, 1), cmap="viridis_r")
     bar = figure.colorbar(scale, ax=list(axes), location="bottom", shrink=0.5, aspect=40, pad=0.04)
     bar.set_label("γ: 0 keeps, 1 forgets (the step is −λ·g)", fontsize=9, color=INK)
@@ -81,7 +80,7 @@ def _draw_pivot(ax: Axes, angle: float, length: float, title: str) -> None:
     from matplotlib import colormaps
 
     half = math.radians(angle / 2)
-    # Of unequal length, because the anchors do not depend on the lengths and the figure should show it.
+    # Unequal lengths show that the anchors do not depend on them.
     f = (-length * math.sin(half), length * math.cos(half))
     r = (0.8 * length * math.sin(half), 0.8 * length * math.cos(half))
     reach = math.hypot(f[0] + r[0], f[1] + r[1])
@@ -103,7 +102,7 @@ def _draw_pivot(ax: Axes, angle: float, length: float, title: str) -> None:
 
 
 def _shade_cone(ax: Axes, keep: Vector, forget: Vector, radius: float) -> None:
-    """Every direction along which neither loss rises: the dual cone, whose edges are the anchors."""
+    """Shade the dual cone: the directions along which neither loss rises. Its edges are the anchors."""
     start, end = (math.degrees(math.atan2(v[1], v[0])) for v in (keep, forget))
     from matplotlib.patches import Wedge
 
@@ -129,7 +128,7 @@ def _name(ax: Axes, tip: Vector, text: str, colour: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write both figures as SVG and PNG into the folder named."""
+    """Write both figures as SVG and PNG into the given folder."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if len(arguments) != 1 or arguments[0].startswith("-"):
         sys.stderr.write("usage: python -m gradpivot.report.paper.explain DIR\n")

@@ -1,4 +1,4 @@
-"""Maps of a two-dimensional latent space, side by side, as in the paper's VAE figure, and the table beside them."""
+"""Maps of a two-dimensional latent space, as in the paper's VAE figure, and their table."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["LatentPanel", "latent_figure", "latent_markdown"]
+__all__ = ["LatentPanel", "latent_figure", "latent_markdown", "mosaic"]
 
 _TINT = (1.0, 0.80, 0.52)
-"""Behind images that are still called the forgotten digit."""
+"""Background of images still classified as the forgotten digit."""
 _IN_A_ROW = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatentPanel:
-    """One model's map.
+    """Latent map of one model.
 
     Attributes:
         title: Name of the model.
         images: (rows, columns, height, width) in [0, 1], the first row on top.
-        marked: (rows, columns) booleans: which images the classifier calls the forgotten digit.
-        caption: A line underneath.
+        marked: (rows, columns) booleans: images classified as the forgotten digit.
+        caption: Text below.
     """
 
     title: str
@@ -39,10 +39,10 @@ class LatentPanel:
 
 
 def latent_figure(panels: Sequence[LatentPanel | Mapping[str, Any]], forgotten: int) -> Figure:
-    """Draw the maps in rows of up to five: ink on white, and on a tint where the forgotten digit is still seen.
+    """Draw the maps in rows of up to five; images still classified as the forgotten digit are tinted.
 
     Raises:
-        GradPivotError: without a panel, or if one lacks a field.
+        GradPivotError: if there are no panels or one lacks a field.
     """
     known = read_panels(LatentPanel, panels, "latent figure")
     rows = math.ceil(len(known) / _IN_A_ROW)
@@ -55,21 +55,21 @@ def latent_figure(panels: Sequence[LatentPanel | Mapping[str, Any]], forgotten: 
         _draw_panel(ax, panel, f"({letter}) {panel.title}")
     for ax in axes[len(known) :]:
         ax.set_axis_off()
-    shown = Patch(facecolor=_TINT, edgecolor=MUTED, linewidth=0.5, label=f"the classifier calls it {forgotten}")
+    shown = Patch(facecolor=_TINT, edgecolor=MUTED, linewidth=0.5, label=f"classified as {forgotten}")
     figure.legend(handles=[shown], loc="outside lower center", frameon=False, fontsize=8.5)
     return figure
 
 
 def _draw_panel(ax: Axes, panel: LatentPanel, title: str) -> None:
-    ax.imshow(_mosaic(panel.images, panel.marked), interpolation="antialiased")
+    ax.imshow(mosaic(panel.images, panel.marked), interpolation="antialiased")
     thin_frame(ax)
     ax.set_title(title, fontsize=10, color=INK)
     ax.set_xlabel(f"$z_1$\n{panel.caption}", fontsize=8, color=INK)
     ax.set_ylabel("$z_2$", fontsize=8, color=INK)
 
 
-def _mosaic(images: Any, marked: Any) -> Any:
-    """One picture of all images, (height, width, 3): black ink on white or on the tint."""
+def mosaic(images: Any, marked: Any) -> Any:
+    """All images in one, (height, width, 3), black on white or on the tint."""
     import numpy as np
 
     images, marked = np.asarray(images, dtype=float), np.asarray(marked, dtype=bool)
@@ -80,28 +80,28 @@ def _mosaic(images: Any, marked: Any) -> Any:
 
 
 def latent_markdown(summary: Mapping[str, Any]) -> str:
-    """The table of a summary that ``gradpivot reproduce vae`` wrote: one row a model."""
+    """Markdown table of a summary written by ``gradpivot reproduce vae``, one row per model."""
     forgotten = summary["forgotten"]
     lines = [
-        f"| model | map called {forgotten}, % | 95 % interval | −ELBO of the others, nats "
-        f"| −ELBO of the {forgotten}s, nats | Fréchet distance (in-domain) | seconds |",
+        f"| model | map classified as {forgotten}, % | 95 % interval | −ELBO of other digits, nats "
+        f"| −ELBO of {forgotten}s, nats | Fréchet distance (in-domain) | seconds |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     lines += [_line(row, forgotten) for row in summary["models"]]
-    told = next((row for row in summary["models"] if not row["diverged"]), None)
+    finite = next((row for row in summary["models"] if not row["diverged"]), None)
     notes = [
-        f"Spearman's ρ of γ and the share called {forgotten}: "
+        f"Spearman's ρ between γ and the share classified as {forgotten}: "
         + ("–" if summary["spearman"] is None else f"{summary['spearman']:.2f}")
         + "."
     ]
-    if told is not None:
-        scores = GenerationScores.from_dict(told["scores"])
+    if finite is not None:
+        scores = GenerationScores.from_dict(finite["scores"])
         distance = scores.frechet[0]
         notes.append(
-            f"The map has N = {scores.n:,} images, equally likely under the prior; the classifier is right on "
-            f"{100 * scores.classifier_accuracy:.2f} % of real test images. −ELBO on test images, the same noise for "
-            f"every model. Fréchet distance by the features *{distance.features}*, N = {distance.n:,} against "
-            f"{distance.n_reference:,} real images of the other digits; it compares with no FID by Inception."
+            f"The map has N = {scores.n:,} images, equally likely under the prior. The classifier's accuracy on real "
+            f"test images is {100 * scores.classifier_accuracy:.2f} %. −ELBO is on test images, with the same noise "
+            f"for all models. The Fréchet distance uses the features *{distance.features}*, N = {distance.n:,} against "
+            f"{distance.n_reference:,} real images of the other digits; it is not comparable with an Inception FID."
         )
     return "\n".join([*lines, "", *notes]) + "\n"
 

@@ -1,4 +1,4 @@
-"""Decision regions of the two-dimensional toy example, side by side, as in the paper's Figure 1."""
+"""Decision regions of the two-dimensional toy example, as in the paper's Figure 1."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Panel:
         extent: Left, right, bottom, top of the grid.
         points: The data, (n, 2).
         labels: Their classes, (n,).
-        caption: A line or two underneath, such as the accuracy of each class.
-        forgotten: The class that was to be forgotten; its points are emphasised.
+        caption: Text below, such as the accuracy of each class.
+        forgotten: The forgotten class; its points are emphasised.
     """
 
     title: str
@@ -42,7 +42,7 @@ def toy_figure(panels: Sequence[Panel | Mapping[str, Any]]) -> Figure:
     """Draw the panels in a row: regions in pale colours, data on top, the forgotten class ringed.
 
     Raises:
-        GradPivotError: without a panel, or if one lacks a field.
+        GradPivotError: if there are no panels or one lacks a field.
     """
     known = read_panels(Panel, panels, "toy figure")
     figure = blank_figure(2.5 * len(known), 3.2)

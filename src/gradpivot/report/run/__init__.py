@@ -1,1 +1,1 @@
-"""One comparison: its figures, tables and interactive page."""
+"""Figures, tables and interactive page of one comparison."""

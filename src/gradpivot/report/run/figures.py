@@ -14,15 +14,15 @@ from gradpivot.report.common.canvas import (
     PALETTE,
     blank_figure,
     legend,
-    plain,
-    quiet_axes,
+    mpl_text,
     save_figure,
-    say,
     series,
+    show_message,
+    style_axes,
 )  # fmt: skip
-from gradpivot.report.common.labels import Box, Position, clusters, place
-from gradpivot.report.common.plane import finite, plane_front, spread_over, zoom_box
-from gradpivot.report.common.tables import judged
+from gradpivot.report.common.labels import Box, Position, clusters, place_labels
+from gradpivot.report.common.plane import finite, plane_front, sample_evenly, zoom_box
+from gradpivot.report.common.tables import with_reference
 from gradpivot.report.common.wording import family, is_number, setting
 from gradpivot.results import Comparison, Frontier, Point
 
@@ -36,15 +36,15 @@ Run = tuple[str, Mapping[str, Sequence[float | None]]]
 
 
 def frontier_figure(comparison: Comparison) -> Figure:
-    """The (RA, UA) plane: every run, the Pareto-optimal ones of each method joined, γ annotated.
+    """All runs in the (RA, UA) plane; lines join each method's Pareto-optimal runs, labels give γ.
 
-    Left the whole plane; right, where it helps, the runs that keep most, with 95 % Wilson intervals. A
-    diverged run is a cross at the origin, the scores it counts with.
+    The left panel shows the whole plane. The right one, if it helps, zooms into the runs with high RA and adds 95 %
+    Wilson intervals. Diverged runs are a cross at the origin.
     """
     models = {"original": comparison.original}
     if comparison.retrained:
         models["retrained"] = comparison.retrained
-    return _plane_figure([judged(f, comparison) for f in comparison.frontiers], models)
+    return _plane_figure([with_reference(f, comparison) for f in comparison.frontiers], models)
 
 
 def _plane_figure(frontiers: Sequence[Frontier], models: Mapping[str, Point]) -> Figure:
@@ -55,7 +55,7 @@ def _plane_figure(frontiers: Sequence[Frontier], models: Mapping[str, Point]) ->
     axes[0].set(xlim=(-3, 103), ylim=(-3, 103))
     if box:
         _outline(axes[0], box)
-        _draw_plane(axes[1], frontiers, models, "The runs that keep most, with 95 % intervals", intervals=True)
+        _draw_plane(axes[1], frontiers, models, "High RA, with 95 % intervals", intervals=True)
         axes[1].set(xlim=(box[0], box[2]), ylim=(box[1], box[3]))
     legend(figure)
     _annotate(figure, axes[-1], frontiers, list(models.values()))
@@ -65,7 +65,7 @@ def _plane_figure(frontiers: Sequence[Frontier], models: Mapping[str, Point]) ->
 def _draw_plane(
     ax: Axes, frontiers: Sequence[Frontier], models: Mapping[str, Point], title: str, *, intervals: bool = False
 ) -> None:
-    quiet_axes(ax, x="RA: accuracy on what is kept (%)", y="UA: error on what is forgotten (%)", title=title)
+    style_axes(ax, x="RA: accuracy on the retain set (%)", y="UA: error on the forget set (%)", title=title)
     for index, frontier in enumerate(frontiers):
         _draw_frontier(ax, frontier, index, intervals=intervals)
     for name, point in models.items():
@@ -82,7 +82,7 @@ def _draw_frontier(ax: Axes, frontier: Frontier, index: int, *, intervals: bool)
     front, points = plane_front(frontier), finite(frontier.points)
     lost = len(frontier.points) - len(points)
     ax.plot(*_plane(front), color=colour, linewidth=1.4, zorder=2)
-    label = plain(frontier.name) + (f" ({lost} diverged)" if lost else "")
+    label = mpl_text(frontier.name) + (f" ({lost} diverged)" if lost else "")
     ax.plot(*_plane(points), marker, color=colour, markersize=5.5, markeredgecolor="white",
             markeredgewidth=0.6, linestyle="none", label=label, zorder=3)  # fmt: skip
     if lost:
@@ -115,10 +115,10 @@ def _outline(ax: Axes, box: Box) -> None:
 
 
 def _annotate(figure: Figure, ax: Axes, frontiers: Sequence[Frontier], models: Sequence[Point]) -> None:
-    """Write γ beside the points of the frontiers that have one, once the layout is final."""
+    """Label the points of γ frontiers with γ, once the layout is final."""
     figure.draw_without_rendering()
     shown = [*finite(p for f in frontiers for p in f.points), *finite(models)]
-    # Boxes a little larger than the markers, and a string of small ones along every joined line.
+    # Keep labels off the markers and off the lines, which are covered by small boxes.
     taken = [_square(spot, 6) for spot in _pixels(ax, shown)]
     for frontier in frontiers:
         corners = _pixels(ax, plane_front(frontier))
@@ -149,12 +149,14 @@ def _label_points(ax: Axes, frontier: Frontier, colour: str, taken: Sequence[Box
     pixels = [(float(x), float(y)) for x, y in ax.transData.transform(list(zip(*_plane(points), strict=True)))]
     inside = [i for i, (x, y) in enumerate(pixels)
               if bounds[0] <= x <= bounds[2] and bounds[1] <= y <= bounds[3]]  # fmt: skip
-    groups = [[inside[i] for i in group] for group in clusters([pixels[i] for i in inside], reach=9)]
+    groups = [[inside[i] for i in group] for group in clusters([pixels[i] for i in inside], radius=9)]
     texts = [_knob_text([points[i].knob for i in group]) for group in groups]
     sizes = [_text_size(ax, text) for text in texts]
     anchors = [pixels[group[0]] for group in groups]
     boxes: list[Box] = []
-    for text, size, anchor, centre in zip(texts, sizes, anchors, place(anchors, sizes, taken, bounds), strict=True):
+    for text, size, anchor, centre in zip(
+        texts, sizes, anchors, place_labels(anchors, sizes, taken, bounds), strict=True
+    ):
         if centre:
             _write(ax, text, colour, anchor, centre)
             boxes.append((centre[0] - size[0] / 2, centre[1] - size[1] / 2,
@@ -191,9 +193,9 @@ def _write(ax: Axes, text: str, colour: str, anchor: Position, centre: Position)
 
 
 def metrics_figure(comparison: Comparison) -> Figure:
-    """What H and Δ are taken on against γ, one small panel each, with 95 % Wilson intervals.
+    """The scores behind H and Δ against γ, one panel each, with 95 % Wilson intervals.
 
-    The dashed line is the retrained model; a diverged run is a cross on the zero line.
+    The dashed line is the retrained model; a cross on the zero line is a diverged run.
     """
     walked = [(i, f) for i, f in enumerate(comparison.frontiers) if f.knob == "gamma"]
     standing = standing_metrics()
@@ -201,7 +203,7 @@ def metrics_figure(comparison: Comparison) -> Figure:
     for ax, metric in zip(figure.subplots(1, len(standing)), standing, strict=True):
         described = find_metric(metric)
         title = f"{described.symbol}: {described.label}" if described.label else described.symbol
-        quiet_axes(ax, x="γ, unlearning intensity", title=title, y="%" if metric == standing[0] else "")
+        style_axes(ax, x="γ, unlearning intensity", title=title, y="%" if metric == standing[0] else "")
         for index, frontier in walked:
             _draw_metric(ax, frontier, metric, index)
         if comparison.retrained:
@@ -210,13 +212,13 @@ def metrics_figure(comparison: Comparison) -> Figure:
         ax.set_ylim(_accuracy_floor(comparison) if described.share_of in ("retain", "test") else -4, None)
         ax.set_ylim(top=100 + 0.04 * (100 - ax.get_ylim()[0]))
     if not walked:
-        say(figure, "No method here walks along γ")
+        show_message(figure, "No method varies γ")
     legend(figure)
     return figure
 
 
 def _accuracy_floor(comparison: Comparison) -> float:
-    """The foot of the RA and TA panels, one for both: zero, or higher where all runs keep more than that."""
+    """Lower limit of the RA and TA panels: below zero, or higher if all runs are above 60 %."""
     runs = [p for f in comparison.frontiers if f.knob == "gamma" for p in f.points]
     if not runs or any(p.diverged for p in runs):
         return -4.0
@@ -237,37 +239,37 @@ def _draw_metric(ax: Axes, frontier: Frontier, metric: str, index: int) -> None:
                         color=colour, alpha=0.14 / len(families), linewidth=0)  # fmt: skip
         ax.plot(x, y, color=colour, marker=marker, markersize=4.5, linewidth=1.5, markeredgecolor="white",
                 markeredgewidth=0.5, alpha=1 - 0.7 * number / len(families),
-                label=plain(f"{frontier.name}, {name}" if name else frontier.name))  # fmt: skip
+                label=mpl_text(f"{frontier.name}, {name}" if name else frontier.name))  # fmt: skip
     lost = [p.knob or 0.0 for p in known if p.diverged]
     ax.plot(lost, [0.0] * len(lost), "x", color=colour, markersize=6)
 
 
 def conflict_figure(comparison: Comparison, most: int = 5) -> Figure:
-    """The cosine of the two gradients over the steps, for up to ``most`` settings of the first γ frontier.
+    """The cosine of the two gradients over the steps, for up to ``most`` runs of the first γ frontier.
 
-    Below the zero line the gradients conflict: a step that forgets more also hurts what is kept.
+    Below zero the gradients conflict: a step that lowers one loss raises the other.
     """
     figure = blank_figure(6.4, 3.6)
-    from matplotlib import colormaps  # after blank_figure, which says what to install
+    from matplotlib import colormaps  # after blank_figure, which raises if matplotlib is missing
 
     ax = figure.subplots()
-    quiet_axes(ax, x="Step", y="cos ∠(f, r)", title="Do forgetting and keeping pull apart?")
+    style_axes(ax, x="Step", y="cos ∠(f, r)", title="Do the forget and retain gradients conflict?")
     walked = [f for f in comparison.frontiers if f.knob == "gamma"][:1]
     runs = [
         (setting(f, p), p.history) for f in walked for p in f.points
         if any(is_number(c) for c in p.history.get("cosine", ()))
     ]  # fmt: skip
-    for i, (label, history) in enumerate(spread_over(runs, most)):
+    for i, (label, history) in enumerate(sample_evenly(runs, most)):
         colour = colormaps["viridis"](0.05 + 0.85 * i / max(1, min(most, len(runs)) - 1))
         cosine = history["cosine"]
         steps = history.get("step") or list(range(len(cosine)))
         known = [(s, c) for s, c in zip(steps, cosine, strict=False) if is_number(s) and is_number(c)]
-        ax.plot(*zip(*known, strict=True), color=colour, linewidth=1.3, label=plain(label))
+        ax.plot(*zip(*known, strict=True), color=colour, linewidth=1.3, label=mpl_text(label))
     ax.set_ylim(-1.05, 1.05)
     ax.axhline(0, color=INK, linewidth=0.9)
     ax.axhspan(-1.05, 0, color=PALETTE[1], alpha=0.05, linewidth=0)
     ax.text(0.01, 0.02, "below 0: conflict", transform=ax.transAxes, fontsize=8, color=PALETTE[1])
     legend(figure)
     if not runs:
-        say(figure, "No run recorded the cosine of its gradients")
+        show_message(figure, "No run recorded the cosine of its gradients")
     return figure

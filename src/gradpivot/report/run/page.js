@@ -1,5 +1,4 @@
-// The page's behaviour: one state (which frontier, which run), and charts that are redrawn from it. Text from the
-// results goes in through textContent or escaped, never as markup.
+// One state (selected frontier and run); all charts are redrawn from it.
 (() => {
   const {
     MODEL_SYMBOLS, axis, band, crossMarker, css, draw, drawMetricsKey, el, entry, escapeText, interval, make, percent,
@@ -52,7 +51,7 @@
         mode: "markers", hoverinfo: "text", hovertext: alive.map((i) => hoverText(frontier.name, frontier.points[i])),
         marker: { color: colour, symbol, size, line: { color: css("--paper"), width: 1 } },
         visible, meta: { frontier: k, indices: alive } },
-      // All of a method's diverged runs lie at the origin, so one mark tells of all of them.
+      // All diverged runs of a method share one mark at the origin.
       { x: lost.length ? [0] : [], y: lost.length ? [0] : [], mode: "markers", hoverinfo: "text",
         hovertext: [lost.map((p) => hoverText(frontier.name, p)).join("<br>")],
         marker: { symbol: "x-thin", size: 9 + 3 * k, line: { color: colour, width: 2 } },
@@ -86,15 +85,15 @@
     const box = state.view === "zoom" ? DATA.zoom : WHOLE;
     const traces = [...DATA.frontiers.flatMap(frontierTraces), ...modelTraces(), highlightTrace()];
     el("frontier-chart").dataset.selected = selectedPoint()?.run ?? "";
-    sayOutside(box);
+    updateOutsideText(box);
     return draw("frontier-chart", traces, {
-      xaxis: axis("RA, accuracy on what is kept (%)", [box[0], box[2]]),
-      yaxis: axis("UA, error on what is forgotten (%)", [box[1], box[3]]),
-      uirevision: state.view, // a zoom made by hand outlives a move of the slider, not a change of view
+      xaxis: axis("RA, accuracy on the retain set (%)", [box[0], box[2]]),
+      yaxis: axis("UA, error on the forget set (%)", [box[1], box[3]]),
+      uirevision: state.view, // a manual zoom survives the slider, not a change of view
     });
   }
 
-  function sayOutside(box) {
+  function updateOutsideText(box) {
     const points = DATA.frontiers.filter((_, k) => !state.hidden.has(k)).flatMap((f) => f.points);
     const inside = (p) => {
       const [x, y] = p.diverged ? [0, 0] : [score(p, "ra"), score(p, "ua")];
@@ -102,12 +101,12 @@
     };
     const outside = points.filter((p) => !inside(p)).length;
     const lost = selectedPoint() && !inside(selectedPoint()) ? " The selected run is one of them." : "";
-    el("outside").textContent = outside ? `${outside} of ${points.length} runs lie outside this view.${lost}` : "";
+    el("outside").textContent = outside ? `${outside} of ${points.length} runs are outside this view.${lost}` : "";
   }
 
-  /* ---------- the scores along γ ---------- */
+  /* ---------- scores against γ ---------- */
 
-  // In a grid over γ and, say, the learning rate, one line along γ is the runs that share all else.
+  // In a grid over γ and, say, the learning rate, a line joins runs with equal other settings.
   const siblings = () => selectedFrontier().points
     .filter((p) => p.family === selectedPoint().family).sort((a, b) => a.knob - b.knob);
 
@@ -155,7 +154,7 @@
         line: { color: css("--accent"), width: 1.8 }, hovertemplate: "step %{x}: cosine %{y:.2f}<extra></extra>" });
     }
     el("conflict-chart").dataset.selected = history ? selectedPoint().run : "";
-    sayConflict(history);
+    updateConflictText(history);
     return draw("conflict-chart", traces, {
       xaxis: axis("Step", undefined, { rangemode: "tozero" }),
       yaxis: axis("cos ∠(f, r)", [-1.05, 1.05], { tickvals: [-1, -0.5, 0, 0.5, 1] }),
@@ -167,12 +166,12 @@
     });
   }
 
-  function sayConflict(history) {
+  function updateConflictText(history) {
     const run = selectedPoint().run;
     const share = history?.conflict ?? null;
     el("conflict-key").textContent = share === null
       ? `${run} recorded no cosine.`
-      : `${run}: the gradients conflicted on ${percent(share, 0)} of the steps.`;
+      : `${run}: the gradients conflict on ${percent(share, 0)} of the steps.`;
     el("thinned").textContent = history?.every > 1 ? ` Every ${history.every}th step is drawn.` : "";
   }
 
@@ -198,8 +197,8 @@
     const point = selectedPoint();
     el("readout").replaceChildren();
     if (point.diverged) {
-      const told = `${point.diverged}. It counts as (0, 0, 0, 0).`;
-      el("readout").append(make("dt", "This run", "unseen"), make("dd", told, "state"));
+      const text = `${point.diverged}. It counts as (0, 0, 0, 0).`;
+      el("readout").append(make("dt", "This run", "unseen"), make("dd", text, "state"));
     } else scoreEntries(point);
     if (point.delta === null) entry("Δ to retrained ↓", "–", "no retrained model");
     else entry("Δ to retrained ↓", (100 * point.delta).toFixed(2), "points");
@@ -211,8 +210,8 @@
     const point = selectedPoint();
     setSlider(selectedFrontier().points.length, state.index, point.run);
     const known = METRICS.filter((m) => point[m.key]);
-    const told = point.diverged ?? known.map((m) => `${m.name} ${percent(point[m.key][0])}`).join(", ");
-    el("gamma-slider").setAttribute("aria-valuetext", `${point.run}: ${told}`);
+    const text = point.diverged ?? known.map((m) => `${m.name} ${percent(point[m.key][0])}`).join(", ");
+    el("gamma-slider").setAttribute("aria-valuetext", `${point.run}: ${text}`);
   }
 
   /* ---------- legends ---------- */

@@ -1,7 +1,7 @@
-"""The page: one self-contained HTML file that opens offline, with the frontier and a γ slider.
+"""The interactive report of one comparison: a self-contained HTML file with the frontier and a γ slider.
 
-Nothing in it makes a request. The scripts that may run are named by their hashes in the page's Content Security
-Policy, so that a string from a results file could not run even if it escaped its escaping.
+The page makes no requests. Its Content Security Policy allows only scripts with known hashes, so that text from a
+results file cannot run even if escaping fails.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from gradpivot.report.common.markup import filled_page, listing, sortable_table, write_html
-from gradpivot.report.common.tables import headings, point_headings, point_rows, row_cells, rows  # fmt: skip
-from gradpivot.report.common.wording import MISSING, caption, gap_kind, kind_of, meanings
-from gradpivot.report.run.view import gaps, payload, verdict
+from gradpivot.report.common.markup import bullet_list, fill_page, sortable_table, write_html
+from gradpivot.report.common.tables import method_headers, point_headers, point_rows, row_cells, rows  # fmt: skip
+from gradpivot.report.common.wording import MISSING, caption, judged_by_gap, kind_of, meanings
+from gradpivot.report.run.view import missing_parts, payload, verdict
 from gradpivot.results import Comparison
 
 __all__ = ["render_page", "write_page"]
 
 
 def render_page(comparison: Comparison) -> str:
-    """The whole page as text."""
+    """The page as HTML."""
     data = payload(comparison)
-    return filled_page(
+    return fill_page(
         "run",
         comparison.title or "Unlearning",
         data,
         problem=escape(_problem_line(comparison)),
         verdict=escape(verdict(comparison)),
-        best="Nearest to the star is best." if gap_kind(kind_of(comparison)) else "Top right is best.",
-        shown="Each method at its run nearest to the retrained model."
+        best="Closest to the star is best." if judged_by_gap(kind_of(comparison)) else "Top right is best.",
+        shown="Each row shows the method's run closest to the retrained model."
         if comparison.retrained
-        else "Each method at its Pareto-optimal run with the largest sum of scores.",
-        gaps=listing(gaps(comparison)),
+        else "Each row shows the method's Pareto-optimal run with the largest sum of scores.",
+        gaps=bullet_list(missing_parts(comparison)),
         options=_options(data["frontiers"]),
         methods=sortable_table(
-            "methods", "Methods", headings(comparison), [row_cells(row) for row in rows(comparison)]
+            "methods", "Methods", method_headers(comparison), [row_cells(row) for row in rows(comparison)]
         ),
         runs=sortable_table(
-            "runs", "All runs", point_headings(comparison), [cells for *_, cells in point_rows(comparison)]
+            "runs", "All runs", point_headers(comparison), [cells for *_, cells in point_rows(comparison)]
         ),
         caption=escape(caption(comparison)),
         meanings=_meaning_table(comparison),
@@ -49,15 +49,15 @@ def render_page(comparison: Comparison) -> str:
 
 
 def write_page(comparison: Comparison, path: str | Path) -> Path:
-    """Write the page; a reader sees the old file or the new one, never half of one."""
+    """Write the page atomically."""
     return write_html(path, render_page(comparison))
 
 
 _KINDS = {
     "class": "class-wise forgetting",
-    "random": "a random share forgotten",
-    "index": "named samples forgotten",
-    "predicate": "what a rule says forgotten",
+    "random": "random forgetting",
+    "index": "forgetting by index",
+    "predicate": "forgetting by predicate",
 }
 
 
@@ -74,13 +74,13 @@ def _options(frontiers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _meaning_table(comparison: Comparison) -> str:
-    heads = ("Number", "What it counts", "Better", "Ideal", "Compared to", "N")
-    head = "".join(f'<th scope="col">{text}</th>' for text in heads)
+    headers = ("Metric", "What it measures", "Better", "Ideal", "Compared with", "N")
+    head = "".join(f'<th scope="col">{text}</th>' for text in headers)
     body = "".join(
         f'<tr><th scope="row">{escape(m.name)}</th>'
         + "".join(
             f'<td data-head="{name}">{escape(text)}</td>'
-            for name, text in zip(heads[1:], (m.what, m.direction, m.ideal, m.against, m.n), strict=True)
+            for name, text in zip(headers[1:], (m.what, m.direction, m.ideal, m.against, m.n), strict=True)
         )
         + "</tr>"
         for m in meanings(comparison)
@@ -89,9 +89,9 @@ def _meaning_table(comparison: Comparison) -> str:
 
 
 def _details(values: Mapping[str, Any]) -> str:
-    """Nested settings as nested lists of terms."""
+    """Nested settings as nested definition lists."""
     if not values:
-        return "<p>Nothing was recorded.</p>"
+        return "<p>Not recorded.</p>"
     items = "".join(f"<dt>{escape(str(key))}</dt><dd>{_text(value)}</dd>" for key, value in values.items())
     return f'<dl class="details">{items}</dl>'
 

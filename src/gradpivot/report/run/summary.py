@@ -1,6 +1,6 @@
-"""Several seeds of one comparison: means with 95 % intervals, the ranking as it falls, and how even the dial is.
+"""Summary of one comparison over several seeds: means with 95 % intervals, the ranking, and the γ dial.
 
-H and Δ are computed per seed and then averaged; a seed-averaged point is no real model.
+H and Δ are computed per seed and then averaged, because a seed-averaged point is not a model.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["mean_interval", "summary", "summary_markdown"]
 
 
 def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
-    """The numbers over all seeds, JSON-able, fractions throughout.
+    """Aggregate comparisons over seeds, as JSON-able fractions.
 
     Args:
-        comparisons: One per seed, all of the same frontiers.
+        comparisons: One per seed, all with the same frontiers.
 
     Raises:
-        GradPivotError: if there is none.
+        GradPivotError: if ``comparisons`` is empty.
     """
     if not comparisons:
         raise GradPivotError("a summary needs at least one seed; give --seeds 1 or more")
@@ -47,7 +47,7 @@ def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
 
 
 def mean_interval(values: Sequence[float]) -> dict[str, float]:
-    """Mean and the half-width of its 95 % Student interval; infinite for one value, which decides nothing."""
+    """Mean and half-width of its 95 % Student interval; the half-width of a single value is infinite."""
     mean = statistics.fmean(values)
     if len(values) < 2:
         return {"mean": mean, "half": math.inf}
@@ -56,7 +56,7 @@ def mean_interval(values: Sequence[float]) -> dict[str, float]:
 
 
 def _is_dial(frontier: Frontier) -> bool:
-    """Whether the points differ in γ alone: a dial, not a search space."""
+    """Whether the points differ only in γ: a dial, not a search space."""
     others = [{k: v for k, v in p.settings.items() if k != "gamma"} for p in frontier.points]
     return frontier.knob == "gamma" and all(other == others[0] for other in others)
 
@@ -85,7 +85,7 @@ def _method(seeds: Sequence[Frontier], comparisons: Sequence[Comparison]) -> dic
 
 
 def _best_front(comparison: Comparison) -> list[tuple[float, ...]]:
-    """The best known (RA, UA) front: all runs of all methods on that seed."""
+    """(RA, UA) of all runs of all methods on one seed, for the best known front."""
     return [vector for frontier in comparison.frontiers for vector in frontier.vectors(PLANE)]
 
 
@@ -112,19 +112,19 @@ def _dial(seeds: Sequence[Frontier]) -> dict[str, Any]:
     }
 
 
-def summary_markdown(told: Mapping[str, Any]) -> str:
-    """The summary as a page: the table, the ranking and the dials."""
-    facts, environment = told["problem"], told["provenance"].get("environment", {})
+def summary_markdown(data: Mapping[str, Any]) -> str:
+    """The summary in Markdown: the table, the ranking and the dials."""
+    facts, environment = data["problem"], data["provenance"].get("environment", {})
     standing = standing_metrics()
     lines = [
-        f"# {told['title']}",
+        f"# {data['title']}",
         "",
-        f"{len(told['seeds'])} seeds ({', '.join(map(str, told['seeds']))}), each with its own original and "
-        f"retrained model; {facts['n_forget']} samples to forget, {facts['n_retain']} to retain, "
-        f"{facts['n_test']} test samples. Means ± half-width of the 95 % Student interval over seeds. H ×100 "
-        f"(clean MIA), Δ and ε in percentage points. A diverged run counts as (0, 0, 0, 0).",
+        f"{len(data['seeds'])} seeds ({', '.join(map(str, data['seeds']))}), each with its own original and "
+        f"retrained model; {facts['n_forget']} forget, {facts['n_retain']} retain and {facts['n_test']} test samples. "
+        f"Means ± half-width of the 95 % Student interval over seeds. H × 100 (threshold MIA), Δ and ε in percentage "
+        f"points. A diverged run counts as (0, 0, 0, 0).",
         "",
-        f"Made by `{told['provenance'].get('command')}`.",
+        f"Command: `{data['provenance'].get('command')}`.",
         "",
         f"Machine: {environment.get('machine')}, {environment.get('threads')} thread(s), torch "
         f"{environment.get('packages', {}).get('torch')}; {environment.get('date')}.",
@@ -132,23 +132,23 @@ def summary_markdown(told: Mapping[str, Any]) -> str:
         f"| | {' | '.join(f'{find_metric(name).symbol} %' for name in standing)} |",
         "|---" * (len(standing) + 1) + "|",
         *(
-            f"| {name} | " + " | ".join(_pm(told[key][m]) for m in standing) + " |"
+            f"| {name} | " + " | ".join(_pm(data[key][m]) for m in standing) + " |"
             for name, key in (("Original", "original"), ("Retrain", "retrained"))
-            if told[key]
+            if data[key]
         ),
         "",
-        "## Sets of solutions",
+        "## Methods",
         "",
-        "| method | settings | H ↑ | H without MIA ↑ | Δ ↓ | ε to the best (RA, UA) front ↓ | diverged | s a run |",
+        "| method | settings | H ↑ | H without MIA ↑ | Δ ↓ | ε to the best (RA, UA) front ↓ | diverged | s per run |",
         "|---|---|---|---|---|---|---|---|",
-        *(_method_line(name, method) for name, method in _ranked(told["methods"])),
+        *(_method_line(name, method) for name, method in _ranked(data["methods"])),
         "",
-        _verdict(told["methods"]),
+        _verdict(data["methods"]),
         "",
-        "## The dial",
+        "## γ dial",
     ]
-    for name, dial in told["dials"].items():
-        lines += ["", *_dial_lines(name, dial, len(told["seeds"]))]
+    for name, dial in data["dials"].items():
+        lines += ["", *_dial_lines(name, dial, len(data["seeds"]))]
     return "\n".join(lines) + "\n"
 
 
@@ -165,14 +165,14 @@ def _method_line(name: str, method: Mapping[str, Any]) -> str:
 
 
 def _verdict(methods: Mapping[str, Any]) -> str:
-    """Who leads on H, and whether the intervals of the next one overlap."""
+    """The method with the largest H, and whether its interval overlaps that of the runner-up."""
     ranked = _ranked(methods)
     if len(ranked) < 2:
         return ""
     (first, best), (second, next_best) = ranked[:2]
     gap = best["hypervolume"]["mean"] - next_best["hypervolume"]["mean"]
     apart = gap > best["hypervolume"]["half"] + next_best["hypervolume"]["half"]
-    how = "their intervals do not overlap" if apart else "their intervals overlap, so the seeds do not separate them"
+    how = "their intervals do not overlap" if apart else "their intervals overlap, so these seeds do not separate them"
     return f"{first} has the largest mean H, {100 * gap:.2f} above {second}; {how}."
 
 
@@ -180,7 +180,7 @@ def _dial_lines(name: str, dial: Mapping[str, Any], seeds: int) -> list[str]:
     gammas = " | ".join(f"{g:g}" for g in dial["gamma"])
     kept = [r for r in dial["ra_where_ua_reaches_95"] if r is not None]
     reached = (
-        f"RA where UA first reaches 95 %: {100 * min(kept):.2f} at least ({len(kept)} of {seeds} seeds reach it)"
+        f"lowest RA where UA first reaches 95 %: {100 * min(kept):.2f} % ({len(kept)} of {seeds} seeds reach it)"
         if kept
         else "UA never reaches 95 %"
     )
@@ -192,7 +192,7 @@ def _dial_lines(name: str, dial: Mapping[str, Any], seeds: int) -> list[str]:
         "|---" * (len(dial["gamma"]) + 1) + "|",
         "| UA %, mean | " + " | ".join(f"{100 * u:.1f}" for u in dial["ua"]) + " |",
         "| RA %, mean | " + " | ".join(f"{100 * r:.1f}" for r in dial["ra"]) + " |",
-        "| RA %, least | " + " | ".join(f"{100 * r:.1f}" for r in dial["ra_least"]) + " |",
+        "| RA %, minimum | " + " | ".join(f"{100 * r:.1f}" for r in dial["ra_least"]) + " |",
         "| diverged seeds | " + " | ".join(map(str, dial["diverged"])) + " |",
     ]
 

@@ -1,4 +1,4 @@
-"""What the page's script draws: a comparison as small JSON-able data, fractions throughout."""
+"""Data and text of the run page: a comparison as compact JSON-able fractions, the verdict, missing parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from gradpivot.evaluate import Scored, Scores, find_metric, scored_metrics, standing_metrics
 from gradpivot.report.common.plane import plane_front, zoom_box
-from gradpivot.report.common.tables import is_determined, judged, nearest, point_delta, rows
+from gradpivot.report.common.tables import is_determined, nearest, point_delta, rows, with_reference
 from gradpivot.report.common.wording import (
     arrow,
     direction,
@@ -22,15 +22,15 @@ from gradpivot.report.common.wording import (
 )
 from gradpivot.results import Comparison, Frontier, Point, really_changed
 
-__all__ = ["gaps", "history_view", "payload", "uphill_shares", "verdict"]
+__all__ = ["history_view", "missing_parts", "payload", "uphill_shares", "verdict"]
 
-MOST_STEPS = 500
-"""More points than this a line cannot show; the page stays small with long runs."""
+MAX_HISTORY_POINTS = 500
+"""Longer histories are thinned to this many points, which keeps the page small."""
 
 
 def payload(comparison: Comparison) -> dict[str, Any]:
-    """Everything the script needs, and nothing it does not draw."""
-    frontiers = [judged(frontier, comparison) for frontier in comparison.frontiers]
+    """Data for the page's script."""
+    frontiers = [with_reference(frontier, comparison) for frontier in comparison.frontiers]
     models = {"original": comparison.original}
     if comparison.retrained:
         models["retrained"] = comparison.retrained
@@ -64,7 +64,7 @@ def _frontier(frontier: Frontier) -> dict[str, Any]:
 
 
 def _index(points: Sequence[Point], wanted: Point) -> int:
-    # By identity: two runs with equal scores are still two runs.
+    # By identity: two runs may have equal scores.
     return next(i for i, point in enumerate(points) if point is wanted)
 
 
@@ -83,7 +83,7 @@ def _point(point: Point, reference: Scored | None, kind: str) -> dict[str, Any]:
 
 
 def _more(scores: Scores, kind: str) -> list[list[str]]:
-    """The scores beside those that are drawn: name, value, and what to know of it."""
+    """Scores outside the charts: name, value and note."""
     return [
         [
             f"{metric.symbol} {arrow(metric, kind)}",
@@ -96,7 +96,7 @@ def _more(scores: Scores, kind: str) -> list[list[str]]:
 
 
 def _finite(value: float | None) -> float | None:
-    """JSON knows no NaN and no infinity."""
+    """None for NaN and infinity, which JSON cannot hold."""
     return value if is_number(value) else None
 
 
@@ -112,14 +112,14 @@ def _diverged(diverged: Mapping[str, Any] | None) -> str | None:
 
 
 def history_view(history: Mapping[str, Sequence[float | None]]) -> dict[str, Any] | None:
-    """The cosine over the steps, thinned out for drawing, with shares counted over all steps."""
+    """The cosine over the steps, thinned for drawing; shares are over all steps."""
     cosine = list(history.get("cosine", ()))
     known = [c for c in cosine if c is not None and is_number(c)]
     uphill = uphill_shares(history)
     if not known and uphill is None:
         return None
     steps = list(history.get("step") or range(len(cosine)))
-    every = max(1, math.ceil(len(cosine) / MOST_STEPS))
+    every = max(1, math.ceil(len(cosine) / MAX_HISTORY_POINTS))
     return {
         "step": [_finite(s) for s in steps[: len(cosine) : every]],
         "cosine": [round(c, 4) if c is not None and is_number(c) else None for c in cosine[::every]],
@@ -130,11 +130,11 @@ def history_view(history: Mapping[str, Sequence[float | None]]) -> dict[str, Any
 
 
 def uphill_shares(history: Mapping[str, Sequence[float | None]]) -> dict[str, Any] | None:
-    """On which share of steps a loss rose; None without the columns.
+    """Share of steps that raised a loss; None if the history lacks the columns.
 
-    Where a run looked at both losses again after each step, they really rose on the step's own batches; steps that were
-    taken back do not count, nor does an L_f that was to be given back. Otherwise ⟨Δθ,f⟩ or ⟨Δθ,r⟩ was positive:
-    momentum, weight decay and Adam act after the pivot, so a conflict-free gradient promises no conflict-free step.
+    Runs that re-evaluate both losses after each step count measured increases on the step's own batches, without
+    rejected steps and intended increases of L_f. Other runs count steps with ⟨Δθ,f⟩ > 0 or ⟨Δθ,r⟩ > 0: momentum,
+    weight decay and Adam act after the pivot, so a conflict-free gradient does not guarantee a conflict-free step.
     """
     forget: Sequence[float | None] = history.get("delta_forget", ())
     retain: Sequence[float | None] = history.get("delta_retain", ())
@@ -153,9 +153,9 @@ def uphill_shares(history: Mapping[str, Sequence[float | None]]) -> dict[str, An
 
 
 def verdict(comparison: Comparison) -> str:
-    """One sentence: what the first γ method (else the nearest one) forgets and keeps, and who is nearest."""
+    """One sentence on how much the first γ method (or the closest method) forgets and keeps, and which is closest."""
     if not any(f.points for f in comparison.frontiers):
-        return "No method has been run yet: this is the original model alone."
+        return "No method has been run yet; the page shows the original model only."
     named = zip(rows(comparison)[-len(comparison.frontiers) :], comparison.frontiers, strict=True)
     methods = [(row, row.scores, frontier.knob) for row, frontier in named if row.scores]
     recommended = comparison.provenance.get("quick", {}).get("recommended")
@@ -174,10 +174,10 @@ def verdict(comparison: Comparison) -> str:
 
 def _unjudged(comparison: Comparison) -> str:
     if all(p.diverged for f in comparison.frontiers for p in f.points):
-        return "No run stayed finite, so there is nothing to recommend."
+        return "All runs diverged, so there is nothing to recommend."
     return (
-        "Not more is better here but nearer to a retrained model, and there is none, so no run can be recommended; run "
-        "Retrain, or a quick trace, which recommends without one."
+        "Scores of this forget set are judged by their gap to a retrained model, and there is none. Run Retrain, or a "
+        "quick trace, which recommends a run without one."
     )
 
 
@@ -190,27 +190,27 @@ def _standing(name: str, distances: Sequence[tuple[float, str]]) -> str:
     if len(distances) == 1:
         return f", {gap} from the retrained model"
     if own == delta:
-        return f"; of {len(distances)} methods it comes nearest to the retrained model ({gap})"
-    return f"; nearest to the retrained model comes {best} ({gap})"
+        return f"; it is the closest of {len(distances)} methods to the retrained model ({gap})"
+    return f"; {best} is closest to the retrained model ({gap})"
 
 
-def gaps(comparison: Comparison) -> list[str]:
-    """What is missing from this comparison, and what that takes away from the page."""
+def missing_parts(comparison: Comparison) -> list[str]:
+    """Notes on what the comparison lacks and which parts of the page are therefore missing."""
     runs = [p for f in comparison.frontiers for p in f.points]
     walked = [f for f in comparison.frontiers if f.knob == "gamma" and f.points]
     lost = sum(p.diverged is not None for p in runs)
     found = []
     if comparison.retrained is None:
-        found.append("There is no retrained model, so Δ and the star in the chart are missing; run Retrain.")
+        found.append("Δ and the star in the chart are missing: there is no retrained model. Run Retrain to get them.")
     if not runs:
-        found.append("No method has been run yet: there is only the original model to show.")
+        found.append("No method has been run yet; the page shows the original model only.")
     elif not walked:
-        found.append("No method here walks along γ, so the slider and its charts are missing; trace CUP.")
+        found.append("The γ slider and its charts are missing: no method varies γ. Trace CUP to get them.")
     elif all(len(f.points) == 1 for f in walked):
-        found.append("There is one γ only, so the slider has nowhere to go; trace more settings.")
+        found.append("The slider is fixed: there is only one value of γ. Trace more values.")
     if lost:
         every = "All" if lost == len(runs) else f"{lost} of {len(runs)}"
         found.append(f"{every} runs diverged. They count as (0, 0, 0, 0) and are marked with a cross.")
     if walked and not any(history_view(p.history) for f in walked for p in f.points):
-        found.append("No run recorded its gradients, so the conflict over the steps cannot be shown.")
+        found.append("The conflict chart is empty: no run recorded its gradients.")
     return found

@@ -1,1 +1,1 @@
-"""Methods ranked over seeds and problems."""
+"""Tables, figures and page of methods ranked over seeds and problems."""

@@ -1,4 +1,4 @@
-"""Publication figures of standings: scores along γ, two methods and all methods in the plane, hypervolumes."""
+"""Publication figures of standings: scores against γ, methods in the (RA, UA) plane, hypervolumes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from gradpivot.evaluate import find_metric, standing_metrics
-from gradpivot.report.common.canvas import GRID, INK, PALETTE, blank_figure, legend, plain, quiet_axes, say, series
+from gradpivot.report.common.canvas import (
+    GRID,
+    INK,
+    PALETTE,
+    blank_figure,
+    legend,
+    mpl_text,
+    series,
+    show_message,
+    style_axes,
+)
 from gradpivot.report.common.labels import Position
-from gradpivot.report.common.plane import spread_over, staircase
-from gradpivot.report.common.wording import MISSING, gap_kind
+from gradpivot.report.common.plane import sample_evenly, staircase
+from gradpivot.report.common.wording import MISSING, judged_by_gap
 from gradpivot.report.standings.plane import Cloud, cloud, common_front, table_clouds, view_box
 from gradpivot.report.standings.wording import others
 from gradpivot.results import DialCurve, Series, Standings, Table
@@ -23,14 +33,14 @@ if TYPE_CHECKING:
 
 __all__ = ["dial_figure", "hypervolumes_figure", "methods_figure", "standings_figures", "versus_figure"]
 
-MOST_DIALS = 4
+MAX_DIALS = 4
 _DASHED = (0, (3, 1.5))
-# UA and MIA often lie on each other, and so do RA and TA: one of each pair is dashed.
+# UA and MIA often coincide, and so do RA and TA: one of each pair is dashed.
 _LINES = (("o", "-"), ("s", "-"), ("^", _DASHED), ("D", _DASHED))
 
 
 def standings_figures(standings: Standings) -> dict[str, Figure]:
-    """Every figure there is something for, by a name fit for a file."""
+    """Every figure that has data, by a name fit for a file."""
     found: dict[str, Figure] = {}
     problems: dict[tuple[str, str], list[Table]] = {}
     for table in standings.tables:
@@ -54,18 +64,18 @@ def _file_name(text: str) -> str:
 
 
 def dial_figure(tables: Sequence[Table], name: str) -> Figure:
-    """What H and Δ are taken on of one series against γ: a column a protocol, a row for each of its other settings.
+    """The scores behind H and Δ of one series against γ: one column per protocol, one row per dial.
 
-    Lines are means over the finite runs of all classes and seeds, bands their 95 % Student intervals; a cross on
-    the zero line marks a γ at which some run diverged.
+    Lines are means over the finite runs of all classes and seeds, bands their 95 % Student intervals. A cross on
+    the zero line marks a γ with diverged runs.
     """
     columns = [(table, _row(table, name)) for table in tables]
-    shown = [(table, spread_over(row.dials if row else (), MOST_DIALS)) for table, row in columns]
+    shown = [(table, sample_evenly(row.dials if row else (), MAX_DIALS)) for table, row in columns]
     shown = [(table, found) for table, found in shown if found]
     height = max((len(found) for _, found in shown), default=1)
     figure = blank_figure(max(4.2, 3.6 * max(1, len(shown))), 0.9 + 2.3 * height)
     if not shown:
-        say(figure, f"{plain(name)} does not walk along γ here")
+        show_message(figure, f"{mpl_text(name)} does not vary γ")
         return figure
     axes = figure.subplots(height, len(shown), squeeze=False, sharex=True, sharey=True)
     for column, (table, found) in enumerate(shown):
@@ -79,7 +89,7 @@ def dial_figure(tables: Sequence[Table], name: str) -> Figure:
             ax.set_xlabel("γ, unlearning intensity" if line == len(found) - 1 else "", fontsize=9, color=INK)
             ax.set_ylabel("%" if column == 0 else "", fontsize=9, color=INK)
     figure.suptitle(
-        plain(f"{name} on {tables[0].problem}, {tables[0].task}"), fontsize=10, color=INK, x=0.02, ha="left"
+        mpl_text(f"{name} on {tables[0].problem}, {tables[0].task}"), fontsize=10, color=INK, x=0.02, ha="left"
     )
     legend(figure)
     return figure
@@ -94,11 +104,11 @@ def _dial_title(table: Table, dial: DialCurve, *, first: bool) -> str:
     settings = others(dial.others)
     if settings != MISSING:
         parts.append(settings)
-    return plain(", ".join([*parts, f"{dial.sets} sets"]))
+    return mpl_text(", ".join([*parts, f"{dial.sets} sets"]))
 
 
 def _draw_dial(ax: Axes, dial: DialCurve, table: Table) -> None:
-    quiet_axes(ax)
+    style_axes(ax)
     for colour, (marker, line), metric in zip(PALETTE, cycle(_LINES), standing_metrics(), strict=False):
         known = [(x, e) for x, e in zip(dial.values, dial.scores[metric], strict=True) if e]
         xs, means = [x for x, _ in known], [100 * e.mean for _, e in known]
@@ -117,9 +127,9 @@ def _draw_dial(ax: Axes, dial: DialCurve, table: Table) -> None:
 
 
 def versus_figure(table: Table, first: str, second: str) -> Figure:
-    """Two series in the plane: every run, and what half of the (class, seed) sets reach.
+    """Two series in the plane: all runs, and the front that half of the (class, seed) sets reach.
 
-    Left the whole plane, right the part where the best means are.
+    The left panel shows the whole plane, the right one the region of the best means.
     """
     rows = [(i, row) for i, row in enumerate(table.series) if row.name in (first, second)]
     rows.sort(key=lambda pair: pair[1].name != first)
@@ -133,19 +143,19 @@ def versus_figure(table: Table, first: str, second: str) -> Figure:
         for index, found in enumerate(clouds):
             _draw_runs(ax, found, index, label=True)
             ax.plot(*_percent(staircase(found.front)), color=series(index)[0], linewidth=1.8, zorder=4,
-                    label=f"{plain(found.name)}, reached by half of the sets")  # fmt: skip
+                    label=f"{mpl_text(found.name)}, reached by half of the sets")  # fmt: skip
         _draw_models(ax, table)
         ax.set(xlim=limits, ylim=(-3, 103))
-    figure.suptitle(plain(table.title), fontsize=10, color=INK, x=0.02, ha="left")
+    figure.suptitle(mpl_text(table.title), fontsize=10, color=INK, x=0.02, ha="left")
     legend(figure)
     return figure
 
 
 def methods_figure(table: Table) -> Figure:
-    """All series in the plane, a small panel each, with the front over all of them in every panel.
+    """All series in the plane, one panel each; every panel shows the common front.
 
     Light points are single runs. Markers are means of one setting over classes and seeds (a diverged run counts
-    as zeros), and the line joins those means of all methods that no other mean beats.
+    as zeros). The line joins the Pareto-optimal means of all methods.
     """
     clouds = table_clouds(table)
     columns = min(4, max(1, math.ceil(math.sqrt(len(clouds)))))
@@ -160,20 +170,20 @@ def methods_figure(table: Table) -> Figure:
             ax.set_axis_off()
             continue
         found = clouds[index]
-        quiet_axes(ax)
+        style_axes(ax)
         outside = sum(not left <= 100 * s.x <= right for s in found.settings)
         ax.set_title(_panel_title(found, outside), fontsize=8.5, loc="left", color=INK)
         _draw_runs(ax, found, index, label=False)
-        ax.plot(*corners, color=INK, linewidth=1.1, zorder=3, label="front of the means of all methods")
+        ax.plot(*corners, color=INK, linewidth=1.1, zorder=3, label="Pareto front of all means")
         _draw_means(ax, found, index, owners)
         _draw_models(ax, table)
         ax.set(xlim=(left, right), ylim=(-3, 103))
-        gap = "100 − gap" if gap_kind(table.kind) else ""
-        ax.set_xlabel(f"RA, {gap or 'kept'} (%)" if index + columns >= len(clouds) else "", fontsize=8.5)
-        ax.set_ylabel(f"UA, {gap or 'forgotten'} (%)" if index % columns == 0 else "", fontsize=8.5)
-        # Shared axes hide the numbers of all but the last line, which may be short.
+        gap = "100 − gap" if judged_by_gap(table.kind) else ""
+        ax.set_xlabel(f"RA{gap and f', {gap}'} (%)" if index + columns >= len(clouds) else "", fontsize=8.5)
+        ax.set_ylabel(f"UA{gap and f', {gap}'} (%)" if index % columns == 0 else "", fontsize=8.5)
+        # Shared axes show tick labels only in the last row, which may be incomplete.
         ax.tick_params(labelbottom=index + columns >= len(clouds))
-    figure.suptitle(plain(table.title), fontsize=10, color=INK, x=0.02, ha="left")
+    figure.suptitle(mpl_text(table.title), fontsize=10, color=INK, x=0.02, ha="left")
     legend(figure)
     return figure
 
@@ -181,33 +191,33 @@ def methods_figure(table: Table) -> Figure:
 def _panel_title(found: Cloud, outside: int) -> str:
     parts = [f"{found.diverged} diverged"] if found.diverged else []
     parts += [f"{outside} of {len(found.settings)} means outside"] if outside else []
-    return plain(found.name, 30) + (f"\n{', '.join(parts)}" if parts else "")
+    return mpl_text(found.name, 30) + (f"\n{', '.join(parts)}" if parts else "")
 
 
 def _plane_axes(ax: Axes, table: Table, title: str) -> None:
     x, y = _axis_names(table)
-    quiet_axes(ax, x=x, y=y, title=title)
+    style_axes(ax, x=x, y=y, title=title)
 
 
 def _axis_names(table: Table) -> tuple[str, str]:
-    if gap_kind(table.kind):
+    if judged_by_gap(table.kind):
         return "RA: 100 − gap to the retrained model (%)", "UA: 100 − gap to the retrained model (%)"
-    return "RA: accuracy on what is kept (%)", "UA: error on what is forgotten (%)"
+    return "RA: accuracy on the retain set (%)", "UA: error on the forget set (%)"
 
 
 def _draw_runs(ax: Axes, found: Cloud, index: int, *, label: bool) -> None:
     colour, marker = series(index)
     lost = f" ({found.diverged} diverged)" if found.diverged else ""
-    # As pixels inside a vector file: tens of thousands of markers would make it unusable.
+    # Rasterised: tens of thousands of vector markers would make the file unusable.
     ax.plot([100 * r.x for r in found.runs], [100 * r.y for r in found.runs], marker if label else "o",
             color=colour, markersize=4 if label else 2.2, markeredgewidth=0, alpha=0.3, linestyle="none",
-            zorder=2, rasterized=True, label=f"{plain(found.name)} runs{lost}" if label else None)  # fmt: skip
+            zorder=2, rasterized=True, label=f"{mpl_text(found.name)} runs{lost}" if label else None)  # fmt: skip
 
 
 def _draw_means(ax: Axes, found: Cloud, index: int, owners: set[int]) -> None:
     colour, marker = series(index)
     for own, edge, size in ((False, "white", 5.0), (True, INK, 6.5)):
-        size += marker in "PX"  # thin shapes want to be larger
+        size += marker in "PX"  # thin shapes look smaller
         shown = [s for s in found.settings if (id(s) in owners) is own and s.diverged < s.runs]
         ax.plot([100 * s.x for s in shown], [100 * s.y for s in shown], marker, color=colour, markersize=size,
                 markeredgecolor=edge, markeredgewidth=0.8, linestyle="none", zorder=4)  # fmt: skip
@@ -229,7 +239,7 @@ def _percent(spots: Sequence[Position]) -> tuple[list[float], list[float]]:
 
 
 def hypervolumes_figure(tables: Sequence[Table]) -> Figure:
-    """H with and without MIA, a bar a method with its 95 % interval over sets, one panel a protocol.
+    """H with and without MIA: one bar per method with its 95 % interval over sets, one panel per protocol.
 
     The dashed line is the retrained model's H.
     """
@@ -237,22 +247,22 @@ def hypervolumes_figure(tables: Sequence[Table]) -> Figure:
     figure = blank_figure(1.6 + 3.5 * len(tables), 1.3 + 0.46 * max(2, len(names)))
     axes = figure.subplots(1, len(tables), squeeze=False, sharey=True)[0]
     for ax, table in zip(axes, tables, strict=True):
-        quiet_axes(ax, x="hypervolume × 100", title=plain(f"{table.protocol or 'all'} protocol"))
+        style_axes(ax, x="hypervolume × 100", title=mpl_text(f"{table.protocol or 'all'} protocol"))
         ax.grid(visible=False, axis="y")
         for offset, measure, colour, label in (
             (-0.2, "hypervolume", PALETTE[0], "H"), (0.2, "hypervolume_without_mia", PALETTE[4], "H without MIA"),
         ):  # fmt: skip
             _draw_bars(ax, table, names, offset, measure, colour, label)
-        again = table.retrained.measures["hypervolume"] if table.retrained else None
-        if again:
-            ax.axvline(100 * again.over_sets.mean, color=INK, linewidth=1, linestyle=(0, (4, 3)),
+        reference = table.retrained.measures["hypervolume"] if table.retrained else None
+        if reference:
+            ax.axvline(100 * reference.over_sets.mean, color=INK, linewidth=1, linestyle=(0, (4, 3)),
                        label="H, retrained", zorder=1)  # fmt: skip
         ax.set(xlim=(0, 118), ylim=(len(names) - 0.4, -0.6))
         ax.set_xticks([0, 25, 50, 75, 100])
-        ax.set_yticks(range(len(names)), [plain(name, 28) for name in names])
+        ax.set_yticks(range(len(names)), [mpl_text(name, 28) for name in names])
         ax.axvline(100, color=GRID, linewidth=0.8, zorder=0)
     problem = f"{tables[0].problem}, {tables[0].task}" if tables else ""
-    figure.suptitle(plain(problem), fontsize=10, color=INK, x=0.02, ha="left")
+    figure.suptitle(mpl_text(problem), fontsize=10, color=INK, x=0.02, ha="left")
     legend(figure)
     return figure
 
@@ -263,7 +273,7 @@ def _draw_bars(
     from matplotlib.patheffects import withStroke
 
     rows = [(names.index(row.name), m.over_sets) for row in table.series if (m := row.measures[measure])]
-    at = [place + offset for place, _ in rows]
+    at = [index + offset for index, _ in rows]
     ax.barh(at, [100 * e.mean for _, e in rows], height=0.36, color=colour, label=label, zorder=2)
     for y, (_, e) in zip(at, rows, strict=True):
         low, high = (100 * (e.mean if bound is None else bound) for bound in (e.low, e.high))

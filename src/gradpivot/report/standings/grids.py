@@ -1,29 +1,38 @@
-"""What standings show as tables: methods, intervals, the paper's values, time, classes and dials."""
+"""Tables of standings: methods, intervals, the paper's values, time, classes and dials."""
 
 from __future__ import annotations
 
 from gradpivot.evaluate import scored_metrics
 from gradpivot.report.common.grid import Grid, GridCell, Section, grid_lines, model_rows
 from gradpivot.report.common.wording import number, percent, symbol
-from gradpivot.report.standings.wording import caption, head, interval, name_of, others, paper_title, sentences, spread
+from gradpivot.report.standings.wording import (
+    caption,
+    head,
+    interval,
+    measure_name,
+    others,
+    paper_title,
+    sentences,
+    spread,
+)
 from gradpivot.results import CRITERIA, Series, Table, comparable, forget_words
 
 __all__ = ["grids", "marks", "section"]
 
-JUDGED = ("delta", "hypervolume", "hypervolume_svc", "hypervolume_without_mia")
-"""What best and second best are marked in: a set's numbers, not those of one chosen run."""
-BESIDE = ("ra", "ua", "ta", "mia_svc", "delta_svc", "hypervolume_svc", "seconds")
-"""What the paper prints; its MIA is the SVC's, and so are its Δ and H."""
+RANKED_MEASURES = ("delta", "hypervolume", "hypervolume_svc", "hypervolume_without_mia")
+"""Measures that mark best and second best: those of a whole set, not of one chosen run."""
+PAPER_MEASURES = ("ra", "ua", "ta", "mia_svc", "delta_svc", "hypervolume_svc", "seconds")
+"""Measures that the paper reports; its MIA, Δ and H use the SVC attack."""
 
 
 def shown() -> tuple[str, ...]:
-    """The columns of the methods' table: every score, Δ and H."""
+    """Columns of the methods table: all scores, Δ and H."""
     scores = (metric.name for metric in scored_metrics())
     return (*scores, "delta", "hypervolume", "hypervolume_svc", "hypervolume_without_mia")
 
 
 def section(table: Table) -> Section:
-    """A table with all that is said of it."""
+    """The section of a table."""
     return Section(
         title=table.title,
         sentences=sentences(table),
@@ -34,7 +43,7 @@ def section(table: Table) -> Section:
 
 
 def grids(table: Table) -> list[Grid]:
-    """Everything that is said of a table: methods, intervals, the paper, time, classes, dials."""
+    """All grids of a table: methods, intervals, the paper's values, time, classes, dials."""
     found = [_methods(table), _intervals(table)]
     if table.dataset:
         found.append(_beside(table))
@@ -47,7 +56,7 @@ def grids(table: Table) -> list[Grid]:
 
 
 def _methods(table: Table) -> Grid:
-    marked = {measure: marks(table, measure) for measure in JUDGED}
+    marked = {measure: marks(table, measure) for measure in RANKED_MEASURES}
 
     def cell(row: Series, measure: str) -> GridCell:
         mark = marked.get(measure, {}).get(row.name, "") if row.role == "run" else ""
@@ -55,13 +64,13 @@ def _methods(table: Table) -> Grid:
 
     lines = ((GridCell(row.name), *(cell(row, measure) for measure in shown())) for row in table.rows)
     return Grid(
-        name="methods", title="Methods", heads=("Method", *(head(m, table.kind) for m in shown())),
+        name="methods", title="Methods", headers=("Method", *(head(m, table.kind) for m in shown())),
         lines=grid_lines(lines), caption=caption(table), models=model_rows(table),
     )  # fmt: skip
 
 
 def marks(table: Table, measure: str) -> dict[str, str]:
-    """Best and second best as printed, over the sets that all have: equal to two digits is equally good."""
+    """Best and second best over the sets that all methods share; values equal to two digits tie."""
     known = {name: round(100 * e.mean, 2) for name, e in comparable(table.series, measure).items()}
     order = sorted(set(known.values()), reverse=CRITERIA.get(measure, True))
     marks = dict(zip(order, ("best", "second"), strict=False))
@@ -69,47 +78,47 @@ def marks(table: Table, measure: str) -> dict[str, str]:
 
 
 def _intervals(table: Table) -> Grid:
-    heads = ["Method", "Sets"]
-    for measure in JUDGED:
-        heads += [f"{name_of(measure)} over sets", f"over {len(table.seeds)} seeds"]
+    headers = ["Method", "Sets"]
+    for measure in RANKED_MEASURES:
+        headers += [f"{measure_name(measure)} over sets", f"over {len(table.seeds)} seeds"]
     lines = []
     for row in table.rows:
         line = [row.name, str(len(row.whole))]
-        for measure in JUDGED:
+        for measure in RANKED_MEASURES:
             m = row.measures[measure]
             over = (m.over_sets, m.over_seeds) if m else (None, None)
             line += [interval(measure, value) for value in over]
         lines.append(line)
     return Grid(
-        name="intervals", title="95 % intervals of the means", heads=tuple(heads), lines=grid_lines(lines),
-        caption="Student intervals: over all (class, seed) sets as if they were independent, and over the means of "
-        "each seed, fewer values but independent ones. They may reach beyond 100.",
+        name="intervals", title="95 % intervals of the means", headers=tuple(headers), lines=grid_lines(lines),
+        caption="Student intervals. The first treats all (class, seed) sets as independent; the second uses the means "
+        "per seed, which are fewer but independent. Intervals may exceed 100.",
     )  # fmt: skip
 
 
 def _beside(table: Table) -> Grid:
     title = paper_title(table)
-    heads = ["Method"]
-    for measure in BESIDE:
-        heads += [head(measure, table.kind), "paper"]
+    headers = ["Method"]
+    for measure in PAPER_MEASURES:
+        headers += [head(measure, table.kind), "paper"]
     lines = [
-        [row.name, *(spread(m, value) for m in BESIDE for value in (row.measures[m], table.paper(row, m)))]
+        [row.name, *(spread(m, value) for m in PAPER_MEASURES for value in (row.measures[m], table.paper(row, m)))]
         for row in table.rows
         if row.role != "original"
     ]
-    said = (
-        "Another problem than ours, for orientation only."
+    note = (
+        "The paper's problem differs from ours; its values are context only."
         if table.context
-        else "The paper's machine, architecture and seeds are not ours; its time is minutes a run, here in seconds."
+        else "The paper uses another machine, architecture and seeds; its minutes per run are converted to seconds."
     )
     return Grid(
-        name="paper", title=f"Beside the {title}", heads=tuple(heads), lines=grid_lines(lines),
-        caption=f"Paper: arXiv:2510.19226. Its MIA is the SVC's, and so are its Δ and H. {said}",
+        name="paper", title=f"Comparison with the {title}", headers=tuple(headers), lines=grid_lines(lines),
+        caption=f"Paper: arXiv:2510.19226. Its MIA, Δ and H use the SVC attack. {note}",
     )  # fmt: skip
 
 
 def _time(table: Table) -> Grid:
-    heads = ("Method", "Runs a set", "Runs", "Diverged ↓", "SVC undetermined ↓ (%)", "Time a run ↓ (s)",
+    headers = ("Method", "Runs per set", "Runs", "Diverged ↓", "SVC undetermined ↓ (%)", "Time per run ↓ (s)",
              "Whole space ↓ (s)", "Run / Retrain ↓ (%)", "Space / Retrain ↓ (%)")  # fmt: skip
     lines = (
         [row.name, str(row.largest), str(row.runs), str(row.diverged), percent(row.undetermined),
@@ -118,9 +127,9 @@ def _time(table: Table) -> Grid:
         for row in table.rows
     )  # fmt: skip
     return Grid(
-        name="time", title="Runs and time", heads=heads, lines=grid_lines(lines), models=model_rows(table),
-        caption="Wall-clock of the unlearning call, preparation included. Time a run is over finite runs, "
-        "since one that diverged stops early; the whole space is all runs, what a search over all settings costs.",
+        name="time", title="Runs and time", headers=headers, lines=grid_lines(lines), models=model_rows(table),
+        caption="Wall-clock time of the unlearning call including preparation. Time per run excludes diverged runs, "
+        "which stop early. Whole space is the total of all runs: the cost of searching all settings.",
     )  # fmt: skip
 
 
@@ -134,10 +143,10 @@ def _by_class(table: Table, measure: str) -> Grid:
         if any(printed) and not table.context:
             lines.append([f"{row.name}, paper (SVC)", *(spread(measure, value) for value in printed)])
     return Grid(
-        name=f"classes-{measure}", title=f"{head(measure, table.kind)} by what is forgotten",
-        heads=("Method", *(forget_words(table.kind, forget) for forget in forgets)), lines=grid_lines(lines),
+        name=f"classes-{measure}", title=f"{head(measure, table.kind)} by forget set",
+        headers=("Method", *(forget_words(table.kind, forget) for forget in forgets)), lines=grid_lines(lines),
         caption="Mean and, in brackets, standard deviation over seeds."
-        + (" The paper's rows for Retrain repeat its ten-class mean." if table.dataset and not table.context else ""),
+        + (" The paper's Retrain rows repeat its ten-class mean." if table.dataset and not table.context else ""),
     )  # fmt: skip
 
 
@@ -153,11 +162,11 @@ def _dials(table: Table) -> Grid:
                 percent(jump.mean if jump else None), percent(dial.largest_jump), percent(dial.finite),
                 str(dial.sets),
             ])  # fmt: skip
-    heads = ("Method", "Other settings", "Values", "ρ(γ, UA) ↑", "ρ low", "ρ high", "UA jump ↓ (pp)",
+    headers = ("Method", "Other settings", "Values", "ρ(γ, UA) ↑", "ρ low", "ρ high", "UA jump ↓ (pp)",
              "Largest ↓ (pp)", "Finite ↑ (%)", "Sets")  # fmt: skip
     return Grid(
-        name="dials", title="Controllability", heads=heads, lines=grid_lines(lines), texts=3,
-        caption="Along γ with all else equal: Spearman's ρ of γ and UA with its 95 % interval over sets, the mean and "
-        "the largest UA jump between neighbouring γ, the share of runs that stayed finite. ρ and jumps are over "
-        "finite runs; a set on which UA never varied has no ρ.",
+        name="dials", title="Controllability", headers=headers, lines=grid_lines(lines), texts=3,
+        caption="γ varies, all other settings are fixed. Spearman's ρ between γ and UA with its 95 % interval over "
+        "sets, mean and largest UA jump between neighbouring γ, share of finite runs. ρ and jumps use finite runs "
+        "only; a set with constant UA has no ρ.",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-// The standings' behaviour: one state (which table, what is drawn), and charts that are redrawn from it.
+// One state (selected table, visible layers); all charts are redrawn from it.
 (() => {
   const {
     MODEL_SYMBOLS, OUTLINES, axis, band, crossMarker, css, draw, drawMetricsKey, el, escapeText, fillMenu, icon,
@@ -10,7 +10,7 @@
   const VOLUMES = [
     { key: "hypervolume", name: "H", colour: "--series-0" },
     { key: "hypervolume_without_mia", name: "H without MIA", colour: "--series-5" },
-    { key: "hypervolume_svc", name: "H with the SVC's MIA", colour: "--series-6" },
+    { key: "hypervolume_svc", name: "H with MIA-SVC", colour: "--series-6" },
   ];
   const state = { table: 0, dial: 0, view: "near", layers: new Set(), hidden: new Set() };
   const table = () => DATA.tables[state.table];
@@ -71,12 +71,12 @@
           line: { color: css("--paper"), width: 1 } } });
     }
     const gap = table().gap ? "100 − gap to the retrained model" : "";
-    el("plane-axes").textContent = gap ? "Both axes are 100 − the gap to the retrained model." : "";
+    el("plane-axes").textContent = gap ? "Both axes show 100 − the gap to the retrained model." : "";
     el("thinned").textContent = table().every > 1
-      ? `Every ${table().every}th run is drawn; means, steps and tables use all.` : "";
+      ? `Every ${table().every}th run is drawn; means, steps and tables use all runs.` : "";
     return draw("plane-chart", traces, {
-      xaxis: axis(`RA, ${gap || "accuracy on what is kept"} (%)`, range),
-      yaxis: axis(`UA, ${gap || "error on what is forgotten"} (%)`, WHOLE),
+      xaxis: axis(`RA, ${gap || "accuracy on the retain set"} (%)`, range),
+      yaxis: axis(`UA, ${gap || "error on the forget set"} (%)`, WHOLE),
       uirevision: `${state.table} ${state.view}`,
     });
   }
@@ -170,7 +170,7 @@
 
   function choose(index) {
     state.table = index;
-    // With many methods the single runs would hide all else; they can be switched on.
+    // With many methods single runs hide everything else, so they start switched off.
     state.layers = new Set(table().series.length > 8 ? ["means"] : ["runs", "means", "fronts"]);
     return drawAll();
   }

@@ -1,7 +1,6 @@
-"""What the standings' page draws: the plane, hypervolumes, scores along γ.
+"""Data for the standings page: the plane, hypervolumes, scores against γ.
 
-With many runs the single points are thinned out, and the page says so; the
-tables, means and steps always rest on all of them.
+The page thins single runs if there are many and says so; tables, means and fronts use all runs.
 """
 
 from __future__ import annotations
@@ -11,22 +10,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradpivot.evaluate import find_metric, standing_metrics
-from gradpivot.report.common.wording import MISSING, gap_kind
+from gradpivot.report.common.wording import MISSING, judged_by_gap
 from gradpivot.report.standings.plane import Cloud, cloud, common_front, table_clouds, view_box
 from gradpivot.report.standings.wording import others
 from gradpivot.results import DialCurve, Estimate, Standings, Table, forget_words
 
 __all__ = ["standings_payload"]
 
-MOST_DRAWN = 4_000
-"""More single points than this a table's plane does not draw."""
-MOST_IN_ALL = 16_000
-"""And the page holds no more than this, so that it stays small with many tables."""
+MAX_PLANE_POINTS = 4_000
+"""Maximum number of single runs in one table's plane."""
+MAX_PAGE_POINTS = 16_000
+"""Maximum number of single runs on the page, which limits its size."""
 
 
 def standings_payload(standings: Standings) -> dict[str, Any]:
-    """What the script draws: small, rounded, and thinned where there are too many runs."""
-    share = min(MOST_DRAWN, max(1, MOST_IN_ALL // max(1, len(standings.tables))))
+    """Data for the page's script, rounded and thinned."""
+    share = min(MAX_PLANE_POINTS, max(1, MAX_PAGE_POINTS // max(1, len(standings.tables))))
     return {
         "metrics": [{"key": name, "name": find_metric(name).symbol} for name in standing_metrics()],
         "tables": [_payload(table, share) for table in standings.tables],
@@ -46,7 +45,7 @@ def _payload(table: Table, most: int) -> dict[str, Any]:
         "volumes": _volumes(table),
         "dials": [_dial(row.name, dial) for row in table.series for dial in row.dials],
         "sets": [f"{forget_words(table.kind, forget)}, seed {seed}" for forget, seed in places],
-        "gap": gap_kind(table.kind),
+        "gap": judged_by_gap(table.kind),
         "every": every,
     }
     return {**drawn, "labels": list(labels)}
@@ -70,7 +69,7 @@ def _series(found: Cloud, every: int, labels: dict[str, int], places: dict[tuple
             "y": [_round(r.y) for r in kept],
             **{m: [_round(getattr(r.point.scores, m)) for r in kept] for m in standing_metrics()},
             "label": [number(r.point.label) for r in kept],
-            "set": [places[r.of.place] for r in kept],
+            "set": [places[r.solution_set.place] for r in kept],
         },
         "means": {
             "x": [_round(s.x) for s in settings],

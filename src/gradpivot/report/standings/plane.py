@@ -1,7 +1,7 @@
-"""A series in the plane of RA and UA over many (class, seed) sets: raw runs, means by setting, median attainment.
+"""A series in the (RA, UA) plane over many (class, seed) sets: runs, means by setting, median attainment surface.
 
-For random, index and predicate forgetting the plane is 1 − |gap to the retrained model|, so that top right is
-best everywhere.
+For random, index and predicate forgetting the coordinates are 1 − |gap to the retrained model|, so that top right
+is always best.
 """
 
 from __future__ import annotations
@@ -14,22 +14,31 @@ from gradpivot.report.common.labels import Position
 from gradpivot.report.common.plane import PLANE
 from gradpivot.results import Point, Series, SolutionSet, Table, nondominated
 
-__all__ = ["Cloud", "PlaneRun", "PlaneSetting", "attained", "cloud", "common_front", "table_clouds", "view_box"]
+__all__ = [
+    "Cloud",
+    "PlaneRun",
+    "PlaneSetting",
+    "attainment_surface",
+    "cloud",
+    "common_front",
+    "table_clouds",
+    "view_box",
+]
 
 
 @dataclass(frozen=True)
 class PlaneRun:
-    """A run that stayed finite: where it lies, and whose it is."""
+    """A finite run with its position and solution set."""
 
     x: float
     y: float
     point: Point
-    of: SolutionSet
+    solution_set: SolutionSet
 
 
 @dataclass(frozen=True)
 class PlaneSetting:
-    """One setting over the sets it was run on; a diverged run counts as (0, 0)."""
+    """Mean of one setting over its sets; a diverged run counts as (0, 0)."""
 
     x: float
     y: float
@@ -43,11 +52,11 @@ class Cloud:
     """A series in the plane.
 
     Attributes:
-        name: The series.
-        runs: Every finite run.
-        settings: The mean of each setting over the whole sets: markers, not models.
-        front: The median attainment surface: what half of the whole sets reach or surpass, from low to high x.
-        diverged: How many runs are missing from ``runs``.
+        name: Name of the series.
+        runs: All finite runs.
+        settings: Mean of each setting over the complete sets.
+        front: Median attainment surface by increasing x: what half of the complete sets reach.
+        diverged: Number of diverged runs, which ``runs`` leaves out.
     """
 
     name: str
@@ -58,7 +67,7 @@ class Cloud:
 
 
 def cloud(row: Series) -> Cloud:
-    """A series in the plane; empty where the kind needs a reference and no set has one."""
+    """A series in the plane; empty if the kind needs a reference and no set has one."""
     runs: list[PlaneRun] = []
     by_label: dict[str, list[tuple[Position, bool]]] = {}
     reached: list[list[Position]] = []
@@ -78,7 +87,7 @@ def cloud(row: Series) -> Cloud:
             spot = (0.0, 0.0) if point.diverged else (x, y)
             by_label.setdefault(point.label, []).append((spot, point.diverged is not None))
     settings = tuple(_setting(label, found) for label, found in by_label.items())
-    return Cloud(row.name, tuple(runs), settings, tuple(attained(reached)), row.diverged)
+    return Cloud(row.name, tuple(runs), settings, tuple(attainment_surface(reached)), row.diverged)
 
 
 def _setting(label: str, found: Sequence[tuple[Position, bool]]) -> PlaneSetting:
@@ -87,10 +96,10 @@ def _setting(label: str, found: Sequence[tuple[Position, bool]]) -> PlaneSetting
     return PlaneSetting(x, y, label, n, sum(lost for _, lost in found))
 
 
-def attained(sets: Sequence[Sequence[Position]], percentile: float = 50) -> list[Position]:
-    """The corners of the attainment surface: positions that at least this share of the sets weakly dominates.
+def attainment_surface(sets: Sequence[Sequence[Position]], percentile: float = 50) -> list[Position]:
+    """Corners of the attainment surface: positions weakly dominated by at least this percentage of the sets.
 
-    Unlike a front of pooled points it does not put the luck of one set together with that of another.
+    Unlike the front of the pooled points, it does not combine lucky runs of different sets.
 
     References:
         Grunert da Fonseca, Fonseca & Hall (2001), "Inferential performance assessment of stochastic optimisers
@@ -101,7 +110,7 @@ def attained(sets: Sequence[Sequence[Position]], percentile: float = 50) -> list
     import moocore
     import numpy as np
 
-    # Every set reaches the origin, so that one in which all diverged is counted as well. moocore minimises.
+    # Adding the origin counts sets in which all runs diverged. moocore minimises, hence the signs.
     rows = [(-x, -y, i) for i, spots in enumerate(sets) for x, y in [(0.0, 0.0), *spots]]
     table = np.array(rows)
     surface = moocore.eaf(table[:, :2], table[:, 2], percentiles=[percentile])
@@ -109,14 +118,14 @@ def attained(sets: Sequence[Sequence[Position]], percentile: float = 50) -> list
 
 
 def common_front(clouds: Sequence[Cloud]) -> list[PlaneSetting]:
-    """The settings of all series whose means no other mean beats, from low to high x."""
+    """Settings of all series with Pareto-optimal means, by increasing x."""
     every = [setting for c in clouds for setting in c.settings if setting.diverged < setting.runs]
     kept = nondominated([(s.x, s.y) for s in every])
     return sorted((s for s, keep in zip(every, kept, strict=True) if keep), key=lambda s: (s.x, -s.y))
 
 
 def view_box(clouds: Sequence[Cloud]) -> tuple[float, float]:
-    """From which x on to look, in percent: near the best means, or the whole plane if they are not there."""
+    """X range to show, in percent: around the best means, or the whole plane if that would hide too much."""
     drawn = [s for c in clouds for s in c.settings if s.diverged < s.runs]
     if not drawn:
         return -3.0, 103.0
@@ -129,5 +138,5 @@ def view_box(clouds: Sequence[Cloud]) -> tuple[float, float]:
 
 
 def table_clouds(table: Table) -> list[Cloud]:
-    """Every series of a table in the plane."""
+    """All series of a table in the plane."""
     return [cloud(row) for row in table.series]

@@ -1,4 +1,4 @@
-"""Standings as text: console, Markdown, LaTeX (booktabs), CSV and JSON, the paper's values beside ours."""
+"""Standings for console and CSV, with the paper's values next to ours."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from gradpivot.evaluate import scored_metrics
 from gradpivot.report.common.exports import CsvLine
 from gradpivot.report.common.tables import rich_table, spreadsheet_text
 from gradpivot.report.common.wording import number
-from gradpivot.report.standings.grids import JUDGED, marks
-from gradpivot.report.standings.wording import head, name_of, paper_title, scaled, spread, unit
+from gradpivot.report.standings.grids import RANKED_MEASURES, marks
+from gradpivot.report.standings.wording import head, measure_name, paper_title, scaled, spread, unit
 from gradpivot.results import Estimate, Measure, PaperValue, Series, Table, measures
 
 if TYPE_CHECKING:
     import rich.table
 
-__all__ = ["STANDINGS_HEADS", "console_tables", "csv_lines"]
+__all__ = ["STANDINGS_COLUMNS", "console_tables", "csv_lines"]
 
-STANDINGS_HEADS = (
+STANDINGS_COLUMNS = (
     "problem", "task", "protocol", "series", "role", "forget", "measure", "unit", "mean", "std", "std over classes",
     "n", "low", "high", "mean over seeds", "low over seeds", "high over seeds", "paper", "paper std",
     "paper dataset", "note",
@@ -26,7 +26,7 @@ STANDINGS_HEADS = (
 
 
 def csv_lines(table: Table) -> Iterator[CsvLine]:
-    """One line per series, what is forgotten (``all`` for all) and measure; intervals are Student's."""
+    """One line per series, forget set (or ``all``) and measure, with Student intervals."""
     for row in table.rows:
         for line in _series_lines(table, row):
             yield [*line, ""]
@@ -62,7 +62,7 @@ def _csv_paper(measure: str, value: PaperValue | None, dataset: str) -> CsvLine:
 
 
 def console_tables(table: Table) -> list[rich.table.Table]:
-    """The methods, and beside the paper where it has the task."""
+    """The methods table and, if the paper has the task, the comparison with it."""
     return [_console_table(table), *([_console_paper(table)] if table.dataset else [])]
 
 
@@ -76,34 +76,36 @@ def _console_table(table: Table) -> rich.table.Table:
 
     styles = {"best": "bold", "second": "underline"}
     lines: list[list[str | Text]] = []
-    marked = {measure: marks(table, measure) for measure in JUDGED}
+    marked = {measure: marks(table, measure) for measure in RANKED_MEASURES}
     for row in table.rows:
         line: list[str | Text] = [row.name]
         for m in _on_console():
             mark = marked.get(m, {}).get(row.name, "") if row.role == "run" else ""
             line.append(Text(_mean(m, row.measures[m]), style=styles.get(mark, "")))
         lines.append([*line, _mean("seconds", row.measures["seconds"]), str(row.diverged)])
-    heads = [
+    headers = [
         "Method",
         *(head(m, table.kind).replace("→ retrained", "→") for m in _on_console()),
         "Time ↓ (s)",
         "Diverged",
     ]
-    note = f"Means over {len(table.places)} sets (class, seed); the scores are those of each set's run nearest to " \
-        "the retrained model. ✗ = diverged runs, which count as zeros."  # fmt: skip
-    return rich_table(table.title, note, heads, lines)
+    note = f"Means over {len(table.places)} (class, seed) sets; scores are of each set's run closest to the " \
+        "retrained model. ✗ = diverged runs, which count as zeros."  # fmt: skip
+    return rich_table(table.title, note, headers, lines)
 
 
 def _console_paper(table: Table) -> rich.table.Table:
-    heads = ["Method"]
+    headers = ["Method"]
     for measure in ("delta_svc", "hypervolume_svc"):
-        heads += [name_of(measure), "paper"]
+        headers += [measure_name(measure), "paper"]
     lines = [
         [row.name, *(text for m in ("delta_svc", "hypervolume_svc")
                      for text in (spread(m, row.measures[m]), spread(m, table.paper(row, m))))]
         for row in table.rows if row.role != "original"
     ]  # fmt: skip
-    return rich_table(f"Beside the {paper_title(table)}", "Δ and H with the SVC's MIA, as the paper's.", heads, lines)
+    return rich_table(
+        f"Comparison with the {paper_title(table)}", "Δ and H use MIA-SVC, like the paper.", headers, lines
+    )
 
 
 def _mean(measure: str, value: Measure | None) -> str:

@@ -1,1 +1,1 @@
-"""Where cells are run: local processes or a Ray cluster, one file each, found by being here."""
+"""Engines that run cells, one file each: local processes, Ray cluster."""

@@ -1,4 +1,4 @@
-"""Jobs and engines: what a sweep asks for, and what any engine must do with it. No torch."""
+"""Jobs, their outcomes, and the interface of engines. No torch."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from gradpivot.sweep.cell import Cell, Setting
 __all__ = ["Answer", "Engine", "Job", "JobOutcome", "Pace", "Resources", "perform"]
 
 _LONGEST = 400
-"""Characters of somebody's error that are told; the log has all of it."""
+"""Maximum length of a reported error; the log has the full text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Something for a worker: train an original model (or the one that judges), or run a cell.
+    """A job for a worker: train an original (or judge) model, or run a cell.
 
     Attributes:
-        key: Its identity in the store.
+        key: Key in the store.
         setting: Problem, versions, threads.
-        seed: Of the original.
-        cell: What to run; None to train the original.
-        original: The file with the original's weights.
-        judge: The file with the weights of the classifier that judges a generator's samples; None without one.
-        checkpoint: Where a long run keeps its resumable state.
-        store: The store's folder and identity: a worker on another machine may not see it.
+        seed: Seed of the original.
+        cell: The cell to run; None to train the original.
+        original: File with the original's weights.
+        judge: File with the weights of the classifier that judges a generator's samples, or None.
+        checkpoint: Checkpoint file of a long run.
+        store: Folder and id of the store; a worker on another machine may not have access to it.
     """
 
     key: str
@@ -48,38 +48,38 @@ class Job:
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
+        """Readable description."""
         if self.cell is None:
             return f"original model, seed {self.seed}"
-        told = ", ".join(f"{name}={value}" for name, value in _telling(self.cell.method).items())
-        label = f" ({told})" if told else ""
+        settings = ", ".join(f"{name}={value}" for name, value in _searched_settings(self.cell.method).items())
+        label = f" ({settings})" if settings else ""
         what = "class" if self.cell.target["kind"] == "class" else "random"
         return f"{self.cell.series}{label}, {what} {self.cell.forget}, seed {self.seed}"
 
 
-def _telling(method: Mapping[str, Any]) -> dict[str, Any]:
+def _searched_settings(method: Mapping[str, Any]) -> dict[str, Any]:
     from gradpivot.methods import make_method
 
     if not method:
         return {}
     chosen = make_method(method)
     space = [name for name in type(chosen).paper_space if name != chosen.knob]
-    names = [*space, *([chosen.walked] if chosen.walked else [])]
+    names = [*space, *([chosen.active_knob] if chosen.active_knob else [])]
     return {name: method[name] for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobOutcome:
-    """What became of a job.
+    """Outcome of a job.
 
     Attributes:
         job: The job.
-        value: The record of a run, or the weights of an original; None if there is none.
-        error: Why it failed: the same would happen again.
-        fatal: Whether the worker itself is wrong (other versions, other data), so that every job would fail there.
-        lost: Why its worker went away: it may well work the next time.
-        blameless: Whether it was lost with more than its own worker, so that it cannot be the cause.
-        seconds: How long it took.
+        value: Record of a run, or weights of an original; None on failure.
+        error: Error message; a retry would fail again.
+        fatal: Whether the worker itself is at fault (wrong versions or data), so that every job fails there.
+        lost: Why the worker died; a retry may succeed.
+        blameless: Whether more than its own worker died, so that the job is not the cause.
+        seconds: Duration.
     """
 
     job: Job
@@ -92,12 +92,12 @@ class JobOutcome:
 
 
 class Pace(NamedTuple):
-    """How far a job under way has come.
+    """Progress of a running job.
 
     Attributes:
-        first: The share of its steps that was done when it began, more than 0 if it was resumed.
-        share: The share that is done now.
-        seconds: Since it began.
+        first: Fraction of steps done at the start, above 0 for a resumed run.
+        share: Fraction of steps done now.
+        seconds: Seconds since the start.
     """
 
     first: float
@@ -106,26 +106,26 @@ class Pace(NamedTuple):
 
     @property
     def whole(self) -> float | None:
-        """How long all of it takes at this pace, or None before the first step."""
+        """Estimated total seconds, or None before the first step."""
         return self.seconds / (self.share - self.first) if self.share > self.first else None
 
     @property
     def left(self) -> float | None:
-        """How long the rest of it takes at this pace."""
+        """Estimated remaining seconds."""
         return None if self.whole is None else self.whole * (1 - self.share)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What an engine may use; each takes what it knows.
+    """Resources for an engine; each engine uses those it supports.
 
     Attributes:
-        jobs: Runs at once; as many as there are cores if None.
-        threads: Threads of each run.
-        cpus: CPUs set aside for each run.
-        gpus: GPUs set aside for each run.
-        address: Where the cluster is.
-        log: Where what workers print goes.
+        jobs: Number of parallel runs; the number of cores if None.
+        threads: Threads per run.
+        cpus: CPUs reserved per run.
+        gpus: GPUs reserved per run.
+        address: Address of the cluster.
+        log: File for the workers' output.
     """
 
     log: Path
@@ -137,35 +137,35 @@ class Resources:
 
 
 class Engine(Protocol):
-    """Somewhere to run jobs. Results do not depend on which, on how many workers, or on the order."""
+    """Runs jobs. Results do not depend on the engine, the number of workers or the order."""
 
     def slots(self) -> int:
-        """How many jobs to keep submitted: those that can run at once, and one each that waits its turn."""
+        """Number of jobs to keep submitted: the running ones and one queued per worker."""
         ...
 
     def workers(self) -> int:
-        """How many jobs can run at once."""
+        """Number of jobs that can run at once."""
         ...
 
     def submit(self, job: Job) -> None:
-        """Take a job."""
+        """Accept a job."""
         ...
 
     def wait(self, seconds: float) -> list[JobOutcome]:
-        """What has ended since the last call, waiting up to ``seconds`` for something to end."""
+        """Jobs finished since the last call; waits up to ``seconds`` for one."""
         ...
 
     def under_way(self) -> Mapping[str, Pace]:
-        """How far the running jobs have come, by key; those of which nothing is known are not in it."""
+        """Progress of the running jobs by key, where known."""
         ...
 
     def close(self) -> None:
-        """Stop at once, whatever runs."""
+        """Stop immediately, killing running jobs."""
         ...
 
 
 class Answer(NamedTuple):
-    """What a worker sends back; the fields are those of :class:`JobOutcome`."""
+    """A worker's reply, with fields of :class:`JobOutcome`."""
 
     value: Record | bytes | None
     error: str | None
@@ -179,13 +179,13 @@ def perform(
     report: Callable[[int, int], None] | None = None,
     judge: Callable[[], bytes] | None = None,
 ) -> Answer:
-    """Do a job in this process, and time it. What people's models and data raise becomes one line.
+    """Run a job in this process and time it. Exceptions from users' models and data become one-line errors.
 
     Args:
-        job: What to do.
-        weights: Gives the original's weights; asked only when they are not at hand.
-        report: Called with (steps done, steps in all) after every step.
-        judge: Gives the weights of the classifier that judges, where there is one.
+        job: The job.
+        weights: Returns the original's weights; called only if they are not cached.
+        report: Called with (finished steps, total steps) after every step.
+        judge: Returns the judge's weights, if there is a judge.
     """
     from gradpivot.sweep import work
 
@@ -205,8 +205,8 @@ def perform(
         error = str(wrong)
     except Exception as wrong:
         if type(wrong).__module__.startswith("ray."):
-            raise  # The cluster's trouble, not the run's: the engine knows what to make of it.
-        # Somebody's model or data raised: the whole story goes to the log, one line to the sweep.
+            raise  # A problem of the cluster, not of the run: the engine handles it.
+        # A user's model or data raised: the traceback goes to the log, one line to the sweep.
         with contextlib.suppress(OSError):
             traceback.print_exc()
         error = textwrap.shorten(f"{type(wrong).__name__}: {wrong}", _LONGEST, placeholder=" …")
@@ -214,7 +214,7 @@ def perform(
 
 
 def _sees_store(job: Job) -> bool:
-    """Whether this process sees the store's folder, and it is the same one."""
+    """Whether this process has access to the sweep's store."""
     folder, identity = job.store
     try:
         return bool(json.loads((folder / "store.json").read_text(encoding="utf-8"))["id"] == identity)

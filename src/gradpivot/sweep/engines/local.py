@@ -17,24 +17,24 @@ from gradpivot.sweep.engines.job import Answer, Job, JobOutcome, Pace, Resources
 __all__ = ["LocalEngine", "start"]
 
 _WAITING = 1
-"""Jobs that wait in a worker's queue, so that it never waits for us."""
-_MOST_SILENT_DEATHS = 10
-"""After so many dead workers and never an answer, something is wrong with all of them."""
+"""Jobs queued per worker, so that it never idles."""
+_MAX_SILENT_DEATHS = 10
+"""Workers that may die without a single answer before the engine gives up."""
 
 
 def start(resources: Resources) -> LocalEngine:
-    """As many workers as were asked for, or as there are cores."""
+    """Start ``resources.jobs`` workers, one per core by default."""
     jobs = resources.jobs if resources.jobs is not None else os.cpu_count() or 1
     return LocalEngine(jobs, resources.threads, resources.log)
 
 
 class LocalEngine:
-    """Runs jobs in worker processes; one that dies is replaced, and its job reported as lost.
+    """Runs jobs in worker processes; replaces a dead worker and reports its job as lost.
 
     Args:
-        jobs: How many workers.
-        threads: Threads of each.
-        log: Where what the workers print goes.
+        jobs: Number of workers.
+        threads: Threads per worker.
+        log: File for the workers' output.
     """
 
     def __init__(self, jobs: int, threads: int, log: Path) -> None:
@@ -47,66 +47,66 @@ class LocalEngine:
         self._workers: list[_Worker] = []
 
     def slots(self) -> int:
-        """One job running and one waiting for each worker."""
+        """One running and one queued job per worker."""
         return self._jobs * (1 + _WAITING)
 
     def workers(self) -> int:
-        """The number of worker processes."""
+        """Number of worker processes."""
         return self._jobs
 
     @property
     def pids(self) -> list[int]:
-        """The workers' process numbers."""
+        """Process ids of the workers."""
         return [w.process.pid for w in self._workers]
 
     def submit(self, job: Job) -> None:
-        """Give the job to the worker with the shortest queue; they are started with the first job."""
+        """Give the job to the worker with the shortest queue; the first job starts the workers."""
         if not self._workers:
             self._workers = [self._start() for _ in range(self._jobs)]
         min(self._workers, key=lambda w: len(w.queue)).give(job)
 
     def wait(self, seconds: float) -> list[JobOutcome]:
-        """What has ended since the last call."""
+        """Jobs finished since the last call."""
         ready = wait([w.connection for w in self._workers], timeout=seconds)
         outcomes: list[JobOutcome] = []
-        for place, one in enumerate(self._workers):
-            if one.connection in ready:
+        for index, worker in enumerate(self._workers):
+            if worker.connection in ready:
                 try:
-                    told: Answer | Pace = one.connection.recv()
+                    message: Answer | Pace = worker.connection.recv()
                     self._answered = True
-                    if isinstance(told, Pace):
-                        one.pace = told
+                    if isinstance(message, Pace):
+                        worker.pace = message
                     else:
-                        outcomes.append(JobOutcome(job=one.done(), **told._asdict()))
+                        outcomes.append(JobOutcome(job=worker.done(), **message._asdict()))
                 except (EOFError, OSError):
-                    outcomes += self._replace(place)
+                    outcomes += self._replace(index)
         return outcomes
 
     def under_way(self) -> dict[str, Pace]:
-        """How far the running jobs have come."""
-        return {one.queue[0].key: one.pace for one in self._workers if one.queue and one.pace is not None}
+        """Progress of the running jobs."""
+        return {w.queue[0].key: w.pace for w in self._workers if w.queue and w.pace is not None}
 
     def close(self) -> None:
-        """Kill the workers; what they were doing is done again the next time."""
-        for one in self._workers:
-            one.stop()
+        """Kill the workers; the next sweep repeats their jobs."""
+        for worker in self._workers:
+            worker.stop()
         self._workers = []
 
-    def _replace(self, place: int) -> list[JobOutcome]:
-        """A new worker for one that is gone; its queue goes to the new one, except what it was doing."""
-        dead = self._workers[place]
+    def _replace(self, index: int) -> list[JobOutcome]:
+        """Replace a dead worker; its queued jobs move to the new one, its running job is lost."""
+        dead = self._workers[index]
         dead.stop()
         how = dead.process.returncode
         self._deaths += 1
-        if not self._answered and self._deaths > _MOST_SILENT_DEATHS:
-            raise GradPivotError(f"worker processes keep dying; what they said is in {self._log}")
-        self._workers[place] = self._start()
+        if not self._answered and self._deaths > _MAX_SILENT_DEATHS:
+            raise GradPivotError(f"worker processes keep dying; see their output in {self._log}")
+        self._workers[index] = self._start()
         outcomes = []
         if dead.queue:
-            why = f"its worker was killed by signal {-how}" if how and how < 0 else f"its worker ended with {how}"
+            why = f"its worker was killed by signal {-how}" if how and how < 0 else f"its worker exited with code {how}"
             outcomes.append(JobOutcome(job=dead.queue.popleft(), lost=why))
         for job in dead.queue:
-            self._workers[place].give(job)
+            self._workers[index].give(job)
         return outcomes
 
     def _start(self) -> _Worker:
@@ -126,7 +126,7 @@ class LocalEngine:
 
 
 class _Worker:
-    """One process, the line to it, and the jobs it has."""
+    """A worker process, its connection and its queue of jobs."""
 
     def __init__(self, process: subprocess.Popen[bytes], connection: Connection[Any, Any]) -> None:
         self.process, self.connection = process, connection
@@ -134,18 +134,18 @@ class _Worker:
         self.pace: Pace | None = None
 
     def done(self) -> Job:
-        """Take the job it was doing off its queue."""
+        """Remove the running job from the queue."""
         self.pace = None
         return self.queue.popleft()
 
     def give(self, job: Job) -> None:
-        """Put a job at the end of its queue; a line that is broken is noticed when it is read."""
+        """Append a job to the queue; a broken connection is noticed on the next read."""
         self.queue.append(job)
         with contextlib.suppress(OSError):
             self.connection.send(job)
 
     def stop(self) -> None:
-        """End the process and know how it ended."""
+        """Kill the process and collect its exit code."""
         self.process.kill()
         self.process.wait()
         self.connection.close()

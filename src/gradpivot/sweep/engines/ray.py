@@ -1,7 +1,7 @@
-"""The cluster engine: every job a Ray task (extra ``ray``). No torch in this process.
+"""The cluster engine: every job is a Ray task (extra ``ray``). No torch in this process.
 
-Ray schedules, places and notices what dies; the sweep decides what is tried again. Only the sweep's own process writes
-to the store, so the nodes need not see it.
+Ray schedules jobs and detects dead workers; the sweep decides on retries. Only the sweep's own process writes to the
+store, so nodes need no access to it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gradpivot.errors import GradPivotError, to_install
+from gradpivot.errors import GradPivotError, install_command
 from gradpivot.sweep.engines.job import Answer, Job, JobOutcome, Pace, Resources, perform
 
 __all__ = ["RayEngine", "start"]
 
-_LOOK_AT_CLUSTER = 5.0
-"""Seconds between two looks at how large the cluster is: nodes come and go."""
-_KNOCK_SECONDS = 10.0
+_CAPACITY_SECONDS = 5.0
+"""Seconds between two queries of the cluster's size, which may change."""
+_CONNECT_SECONDS = 10.0
 
 
 def start(resources: Resources) -> RayEngine:
@@ -33,9 +33,9 @@ class RayEngine:
     """Runs jobs on an existing Ray cluster.
 
     Args:
-        address: ``auto``, or the head's ``host:port``.
-        cpus: CPUs set aside for each job.
-        gpus: GPUs set aside for each job; a fraction lets several share one.
+        address: ``auto``, or ``host:port`` of the head node.
+        cpus: CPUs reserved per job.
+        gpus: GPUs reserved per job; a fraction lets several jobs share one.
 
     Raises:
         GradPivotError: if Ray is not installed, or there is no cluster.
@@ -43,19 +43,19 @@ class RayEngine:
 
     def __init__(self, address: str = "auto", *, cpus: float = 1.0, gpus: float = 0.0) -> None:
         if cpus <= 0 or gpus < 0:
-            raise GradPivotError(f"--cpus is {cpus} and --gpus {gpus}; a run needs some CPU, and GPUs from 0 up")
+            raise GradPivotError(f"--cpus is {cpus} and --gpus is {gpus}; --cpus must be above 0 and --gpus at least 0")
         self._ray = _connected(address)
         self._needs = {"CPU": cpus, "GPU": gpus}
-        # Retries are the sweep's business: it counts them, and does not repeat what fails by itself.
+        # No retries by Ray: the sweep counts them and does not repeat runs that fail by themselves.
         self._task = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(_performed)
         self._running: dict[Any, Job] = {}
         self._weights: dict[Path, Any] = {}
-        self._capacity, self._looked = 0, -_LOOK_AT_CLUSTER
+        self._capacity, self._looked = 0, -_CAPACITY_SECONDS
 
     def workers(self) -> int:
-        """How many jobs the cluster can run at once, as it is now; 1 when it is empty, so that jobs wait there."""
-        if time.monotonic() - self._looked > _LOOK_AT_CLUSTER:
-            # By node: a job does not run on half of one and half of another.
+        """Number of jobs the cluster can run at once now; 1 if it is empty, so that jobs queue there."""
+        if time.monotonic() - self._looked > _CAPACITY_SECONDS:
+            # Per node: a job cannot span two nodes.
             self._capacity = sum(
                 min(int(node["Resources"].get(name, 0) / need) for name, need in self._needs.items() if need)
                 for node in self._ray.nodes()
@@ -65,38 +65,38 @@ class RayEngine:
         return max(1, self._capacity)
 
     def slots(self) -> int:
-        """Twice as many as can run: while one's result travels, the next one runs."""
+        """Twice the number of workers, so that the next job runs while a result is transferred."""
         return 2 * self.workers()
 
     def submit(self, job: Job) -> None:
-        """Hand the job to the cluster."""
+        """Submit the job to the cluster."""
         self._running[self._task.remote(job, self._references(job), str(Path.cwd()))] = job
 
     def wait(self, seconds: float) -> list[JobOutcome]:
-        """What has ended since the last call."""
+        """Jobs finished since the last call."""
         if not self._running:
             time.sleep(seconds)
             return []
         ready, _ = self._ray.wait(list(self._running), num_returns=1, timeout=seconds)
-        # One wakes us; take whatever else is there by now.
+        # One finished job wakes us; collect all others that are finished by now.
         if ready:
             everything = list(self._running)
             ready, _ = self._ray.wait(everything, num_returns=len(everything), timeout=0)
         return [self._outcome(reference) for reference in ready]
 
     def under_way(self) -> dict[str, Pace]:
-        """Nothing is known of a task before it ends."""
+        """Empty: Ray tasks report no progress."""
         return {}
 
     def close(self) -> None:
-        """Cancel what runs and leave the cluster, which goes on without us."""
+        """Cancel running jobs and disconnect from the cluster."""
         for reference in self._running:
             self._ray.cancel(reference, force=True)
         self._running = {}
         self._ray.shutdown()
 
     def _references(self, job: Job) -> list[Any]:
-        """The original's and the judge's weights in the cluster's object store: sent to a node when it first asks."""
+        """References to the original's and judge's weights in Ray's object store, fetched by nodes on demand."""
         files = [] if job.cell is None else [job.original, *([job.judge] if job.judge else [])]
         for file in files:
             if file not in self._weights:
@@ -112,19 +112,19 @@ class RayEngine:
         except (lost.NodeDiedError, lost.ObjectLostError, lost.OwnerDiedError) as gone:
             return JobOutcome(job=job, lost=_first_line(gone), blameless=True)
         except (lost.WorkerCrashedError, lost.OutOfMemoryError, lost.TaskCancelledError) as gone:
-            # A node's death is at times told as its worker's.
-            self._looked = -_LOOK_AT_CLUSTER
+            # Ray sometimes reports a dead node as a dead worker.
+            self._looked = -_CAPACITY_SECONDS
             return JobOutcome(job=job, lost=_first_line(gone))
         except lost.RayError as wrong:
-            # Such as a node without gradpivot: a traceback whose last line says what is wrong.
+            # For example a node without gradpivot; the last line of the traceback has the reason.
             return JobOutcome(job=job, error=_lines(wrong)[-1], fatal=True)
 
 
 def _performed(job: Job, weights: list[Any], where: str) -> Answer:
-    """The task itself, on some node. ``weights`` are in a list, so that Ray fetches each only when it is asked for."""
+    """The Ray task. ``weights`` is a list, so that Ray does not fetch the references before they are used."""
     import ray
 
-    # People's own problems are looked for where they stand, if this node has that folder.
+    # Find the user's own modules in the driver's working directory, if this node has it.
     if where not in sys.path:
         sys.path.insert(0, where)
     original, judge = (partial(ray.get, one) for one in (*weights, None, None)[:2])
@@ -135,9 +135,9 @@ def _connected(address: str) -> Any:
     try:
         import ray
     except ImportError:
-        raise GradPivotError(f"--engine ray needs Ray: {to_install('ray')}") from None
+        raise GradPivotError(f"--engine ray needs Ray: {install_command('ray')}") from None
     try:
-        _knock(address)
+        _check_address(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
     except (OSError, RuntimeError, ValueError) as error:
         raise GradPivotError(
@@ -147,11 +147,11 @@ def _connected(address: str) -> Any:
     return ray
 
 
-def _knock(address: str) -> None:
-    """Raise OSError if nothing listens there: Ray itself would go on trying for many minutes."""
+def _check_address(address: str) -> None:
+    """Raise OSError if nothing listens at the address; Ray itself would retry for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=_KNOCK_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
 
 
 def _first_line(error: Exception) -> str:

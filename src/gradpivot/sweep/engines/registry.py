@@ -1,7 +1,7 @@
-"""Finding engines by name: every file here with a ``start``, every installed entry point, anybody's by import path.
+"""Find engines by name: files here with a ``start`` function, installed entry points, or an import path.
 
-An engine is one file: a class that does what :class:`Engine` says, and ``start(resources)``, which makes one. Third
-parties name theirs in the entry point group ``gradpivot.engines``: ``slurm = "my_package:start"``.
+An engine is one file with a class that implements :class:`Engine` and a function ``start(resources)`` that creates
+it. Third parties register theirs in the entry point group ``gradpivot.engines``: ``slurm = "my_package:start"``.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ __all__ = ["list_engines", "start_engine"]
 
 
 def list_engines() -> list[str]:
-    """The names of the built-in and installed engines."""
+    """Names of the built-in and installed engines."""
     return sorted(_paths())
 
 
 def start_engine(name: str, resources: Resources) -> Engine:
-    """The engine of that name, or what ``package.module:start`` starts.
+    """Start an engine by name or by ``package.module:start``.
 
     Raises:
-        GradPivotError: if there is none, with the nearest name and all names.
+        GradPivotError: if there is no such engine; the message lists all names.
     """
     path = _paths().get(name, name)
     if ":" not in path:
         known = ", ".join(list_engines())
-        told = f"there is no engine {name!r}{did_you_mean(name, _paths())} The engines are {known}"
-        raise GradPivotError(f"{told}; your own goes in as my_module:start")
+        hint = did_you_mean(name, _paths())
+        raise GradPivotError(
+            f"there is no engine {name!r}{hint} Choose from {known}, or give your own as my_module:start"
+        )
     engine: Engine = import_path(path)(resources)
     return engine
 
 
 def _paths() -> dict[str, str]:
-    """The import path of each engine by its name; ours win."""
+    """Import path of each engine by name; built-in ones win."""
     found = {entry.name: entry.value for entry in entry_points(group="gradpivot.engines")}
     for file in pkgutil.iter_modules(gradpivot.sweep.engines.__path__):
         module = f"gradpivot.sweep.engines.{file.name}"

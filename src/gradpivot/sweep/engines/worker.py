@@ -1,6 +1,6 @@
-"""A worker process of the local engine: ``python -m gradpivot.sweep.engines.worker``. Not for people.
+"""A worker process of the local engine: ``python -m gradpivot.sweep.engines.worker``. Internal.
 
-It connects to the engine that started it, does one job after the other, and ends with the engine, however that ends.
+It connects to the engine that started it, runs one job after another, and exits with the engine.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["main"]
 _REPORT_SECONDS = 1.0
 
 
-def main(words: list[str]) -> None:
-    """Serve the engine at the other end of an inherited line (its number, the engine's process) until it hangs up."""
-    line, parent = map(int, words)
-    # Ctrl-C goes to everybody at the terminal; the engine decides what becomes of its workers.
+def main(arguments: list[str]) -> None:
+    """Serve the engine over an inherited pipe (arguments: file descriptor, engine's pid) until it closes."""
+    descriptor, parent = map(int, arguments)
+    # Ctrl-C reaches all processes of the terminal; the engine stops its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_with(parent)
-    with Connection(line) as engine:
+    _exit_with(parent)
+    with Connection(descriptor) as engine:
         serve(engine)
 
 
 def serve(engine: Connection[Any, Any]) -> None:
-    """Jobs in, answers out."""
+    """Receive jobs and send answers."""
     while True:
         try:
             job: Job = engine.recv()
@@ -43,27 +43,27 @@ def serve(engine: Connection[Any, Any]) -> None:
 
 
 class _Reporting:
-    """Tells the engine how far the job is, once a second at most: a step may take a millisecond."""
+    """Reports the job's progress to the engine, at most once a second."""
 
     def __init__(self, engine: Connection[Any, Any]) -> None:
         self._engine = engine
-        self._started = self._told = time.monotonic()
+        self._started = self._reported = time.monotonic()
         self._first: float | None = None
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if self._first is None:
-            # What came before the first report, loading and the like, is not part of the pace.
+            # Loading, before the first report, is not part of the pace.
             self._first, self._started = done / max(total, 1), now
-        if now - self._told >= _REPORT_SECONDS:
-            self._told = now
-            # An engine that is gone is noticed elsewhere.
+        if now - self._reported >= _REPORT_SECONDS:
+            self._reported = now
+            # The watcher thread notices a dead engine.
             with contextlib.suppress(OSError):
                 self._engine.send(Pace(self._first, done / max(total, 1), now - self._started))
 
 
-def _end_with(parent: int) -> None:
-    """End this process when the engine's is gone, even in the middle of a run of hours."""
+def _exit_with(parent: int) -> None:
+    """Exit when the engine's process is gone, even in the middle of a run."""
 
     def watch() -> None:
         while os.getppid() == parent:

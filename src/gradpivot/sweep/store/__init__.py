@@ -1,1 +1,1 @@
-"""One checksummed file per finished run, an index over them, leases for workers."""
+"""One checksummed file per finished run, an index over them, and leases."""

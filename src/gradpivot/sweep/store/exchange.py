@@ -1,4 +1,4 @@
-"""Finished runs as JSON lines, to be committed to a repository or merged into another store."""
+"""Export and import of finished runs as JSON lines."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ __all__ = ["read_exported", "write_exported"]
 
 
 def write_exported(path: str | Path, records: Sequence[Record]) -> None:
-    """Write runs, one sealed line each."""
+    """Write one sealed line per run."""
     lines = [json.dumps(seal(r.key, r.to_dict()), sort_keys=True, ensure_ascii=False) for r in records]
     write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def read_exported(path: Path) -> Iterator[Record]:
-    """The runs in a file.
+    """Read the runs of an exported file.
 
     Raises:
-        GradPivotError: naming the line that cannot be read.
+        GradPivotError: if a line is invalid; the message has its number.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise GradPivotError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise GradPivotError(f"{path} is not text in UTF-8; give what 'gradpivot store export' wrote") from None
-    # Not splitlines: a line separator may stand inside a text, and JSON leaves it as it is.
+        raise GradPivotError(f"{path} is not UTF-8 text; give a file written by 'gradpivot store export'") from None
+    # Not splitlines: JSON strings may contain Unicode line separators.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
             record = Record.from_dict(unsealed(json.loads(line)))
-            # The key becomes a file's name.
+            # The key becomes a file name.
             if not re.fullmatch(r"[0-9a-f]{8,64}", record.key):
                 raise ValueError(f"its key is {record.key!r}")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise GradPivotError(
-                f"{path}, line {number} is not an exported run ({error}); nothing was taken in"
+                f"{path}, line {number} is not an exported run ({error}); nothing was imported"
             ) from None
         yield record

@@ -1,4 +1,4 @@
-"""The index of a store: an SQLite file that several processes share, thrown away and made anew when it is damaged."""
+"""The index of a store: an SQLite file shared by several processes and rebuilt if damaged."""
 
 from __future__ import annotations
 
@@ -20,17 +20,15 @@ __all__ = ["Index"]
 _INDEX_PATIENCE = 60.0
 """Seconds to wait for another process's write."""
 _PAGE_ROOM = 1 << 17
-"""With less room than this, SQLite cannot extend its files."""
+"""With less free space than this, SQLite cannot grow its files."""
 
 
 class Index:
-    """An SQLite file with these tables.
-
-    One that cannot be written, on a read-only disk, is kept in memory.
+    """An SQLite file; kept in memory on a read-only disk.
 
     Args:
-        path: The file; made if it is not there.
-        tables: SQL that makes what it must hold, if it is not there.
+        path: The file; created if missing.
+        tables: SQL that creates missing tables.
     """
 
     def __init__(self, path: Path, tables: str) -> None:
@@ -48,7 +46,7 @@ class Index:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, one writer at a time, over processes and threads."""
+        """An atomic transaction with one writer at a time across processes and threads."""
         with self._lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -81,16 +79,16 @@ def _connected(path: Path, tables: str) -> sqlite3.Connection:
 
 
 def _opened(path: Path, tables: str) -> sqlite3.Connection:
-    # Autocommit mode: transactions are ours. Other processes' writes are waited for.
+    # Autocommit: we begin transactions ourselves. The timeout waits for other processes' writes.
     index = sqlite3.connect(path, timeout=_INDEX_PATIENCE, isolation_level=None, check_same_thread=False)
     try:
         _switch_to_wal(index)
-        # The runs' files are the truth: after a power cut the index may lose its last lines, and finds them again.
+        # A power cut may lose the last rows of the index; they are recovered from the run files.
         index.execute("PRAGMA synchronous = NORMAL")
         index.executescript(tables)
-        # Damage further back would show only when somebody reads it; 100,000 runs take a third of a second.
-        if (told := index.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise sqlite3.DatabaseError(told)
+        # Detect damage now, not on a later read; takes a third of a second for 100,000 runs.
+        if (status := index.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(status)
     except BaseException:
         index.close()
         raise
@@ -98,7 +96,7 @@ def _opened(path: Path, tables: str) -> sqlite3.Connection:
 
 
 def _switch_to_wal(index: sqlite3.Connection) -> None:
-    """Several processes may read while one writes. SQLite does not wait by itself when two switch at once."""
+    """Switch to WAL, which allows reads during a write. Retries, as SQLite does not wait if two processes switch."""
     deadline = time.monotonic() + _INDEX_PATIENCE
     while True:
         try:
@@ -111,13 +109,13 @@ def _switch_to_wal(index: sqlite3.Connection) -> None:
 
 
 def _as_disk_error(error: sqlite3.DatabaseError, path: Path) -> Exception:
-    """SQLite's words for a full disk as the OSError that callers know."""
+    """Convert SQLite's errors: a full disk or I/O error to OSError, others to GradPivotError."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        # SQLite calls a full disk an I/O error in some of its files.
+        # For some of its files SQLite reports a full disk as an I/O error.
         full = code == sqlite3.SQLITE_FULL or shutil.disk_usage(path.parent).free < _PAGE_ROOM
         number = errno.ENOSPC if full else errno.EIO
         return OSError(number, os.strerror(number), str(path))
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return GradPivotError(f"another process holds the index {path} for too long; start the command again")
-    return GradPivotError(f"the index {path} cannot be used ({error}); delete it, it is rebuilt from the runs")
+        return GradPivotError(f"timed out: another process holds the index {path}; run the command again")
+    return GradPivotError(f"cannot use the index {path} ({error}); delete it, and it will be rebuilt from the runs")

@@ -1,4 +1,4 @@
-"""Who is working on what: leases with a heartbeat, so that sweeps share the work and a dead one's is taken again."""
+"""Leases with a heartbeat, so that sweeps can share a store and take over the work of dead ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradpivot.sweep.store.index import Index
 __all__ = ["LEASE_SECONDS", "TABLE", "Leases"]
 
 LEASE_SECONDS = 60.0
-"""How long a claim lasts without a heartbeat. A dead process on the same machine is noticed at once."""
+"""Lifetime of a claim without a heartbeat. Dead processes on the same machine are noticed at once."""
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS leases
@@ -23,10 +23,10 @@ CREATE TABLE IF NOT EXISTS leases
 
 
 class Leases:
-    """This process's claims in an index, and those of others.
+    """Claims of this and other processes, kept in an index.
 
     Args:
-        index: Where they are kept; it has :data:`TABLE`.
+        index: An index with :data:`TABLE`.
     """
 
     def __init__(self, index: Index) -> None:
@@ -34,7 +34,7 @@ class Leases:
         self._owner = f"{_host()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     def claim(self, keys: Iterable[str], most: int) -> list[str]:
-        """Up to ``most`` of ``keys`` that nobody works on, now ours until we finish, release or die."""
+        """Claim up to ``most`` free ``keys`` until we finish them, release them or die."""
         taken: list[str] = []
         with self._index.transaction() as index:
             held = {key: rest for key, *rest in index.execute("SELECT * FROM leases")}
@@ -49,12 +49,12 @@ class Leases:
         return taken
 
     def heartbeat(self) -> None:
-        """Say that we are alive: our claims last another lease."""
+        """Renew our claims for another lease."""
         with self._index.transaction() as index:
             index.execute("UPDATE leases SET until = ? WHERE owner = ?", (time.time() + LEASE_SECONDS, self._owner))
 
     def elsewhere(self) -> int:
-        """How many runs other live processes are working on."""
+        """Number of runs claimed by other live processes."""
         rows = self._index.read("SELECT * FROM leases WHERE owner != ?", self._owner)
         return sum(not _is_over(*rest) for _, *rest in rows)
 
@@ -68,10 +68,10 @@ class Leases:
 
 
 def _is_over(owner: str, host: str, pid: int, began: int, until: float) -> bool:
-    """Whether a claim has lapsed.
+    """Whether a claim has expired.
 
-    A process on this machine holds it as long as it lives, asleep or not; where that cannot be seen, on another machine
-    or without /proc, the heartbeat decides.
+    A process on this machine holds its claim as long as it lives. On another machine or without /proc, the heartbeat
+    decides.
     """
     if began and host == _host():
         return _began(pid) != began
@@ -79,7 +79,7 @@ def _is_over(owner: str, host: str, pid: int, began: int, until: float) -> bool:
 
 
 def _host() -> str:
-    """This machine, and on it the set of processes that we can see: containers may share a name, and not that."""
+    """Host name and pid namespace: containers may share the name but not the processes."""
     try:
         seen = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -88,10 +88,10 @@ def _host() -> str:
 
 
 def _began(pid: int) -> int | None:
-    """When a process began, in the kernel's ticks; None if it is gone, 0 where the system does not tell.
+    """Start time of a process in kernel ticks; None if it is gone, 0 if the system has no /proc.
 
-    With the number it names a process for good: numbers come again, and one that was killed keeps its number until its
-    parent has looked (state Z).
+    Pid and start time identify a process: pids are reused, and a killed process keeps its pid until its parent reaps
+    it (state Z).
     """
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

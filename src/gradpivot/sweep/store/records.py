@@ -1,7 +1,7 @@
-"""Finished runs on disk: one checksummed file each, written atomically, so that nothing computed is lost.
+"""Finished runs on disk: one checksummed file each, written atomically.
 
-A damaged record is noticed, named and done again; it is never read. Files are spread over 256 folders by the first two
-digits of their key, because folders of 100,000 files are slow to list on many file systems.
+Damaged records are reported and their runs repeated. Files are spread over 256 folders by the first two digits of
+their key, because many file systems list folders with 100,000 files slowly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Records", "Stamp", "seal", "unsealed"]
 
 
 class Stamp(NamedTuple):
-    """What changes when a file does: enough to see which records an index has to read again."""
+    """Size and modification time of a file, which show whether the index is out of date."""
 
     size: int
     modified: int
@@ -29,16 +29,16 @@ class Records:
     """A folder of finished runs.
 
     Args:
-        folder: Where the files are; made when the first record is written.
+        folder: Folder of the files; created with the first record.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
         self.damaged: list[Path] = []
-        """Files that were found but could not be trusted."""
+        """Damaged files found so far."""
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The record under ``key``, or None if there is none that can be trusted."""
+        """The record under ``key``, or None if it is missing or damaged."""
         path = self.path(key)
         try:
             sealed = json.loads(path.read_text(encoding="utf-8"))
@@ -52,42 +52,42 @@ class Records:
         return None
 
     def put(self, key: str, record: dict[str, Any]) -> Stamp:
-        """Keep a finished run."""
+        """Write the record of a finished run."""
         path = self.path(key)
         write_text(path, json.dumps(seal(key, record)) + "\n")
         return _stamp(path.stat())
 
     def path(self, key: str) -> Path:
-        """Where the record of ``key`` is, or would be."""
+        """Path of the record of ``key``, whether it exists or not."""
         return self._folder / key[:2] / f"{key}.json"
 
     def stamps(self) -> Iterator[tuple[str, Stamp]]:
-        """Every key on disk with its file's size and time; nothing is read."""
+        """Every key on disk with its file's size and time, without reading the files."""
         try:
             shards = [entry.path for entry in os.scandir(self._folder) if entry.is_dir()]
         except FileNotFoundError:
             return
         for shard in sorted(shards):
             for entry in os.scandir(shard):
-                # A name that starts with a dot is a file that a kill left half written.
+                # A leading dot marks a partial file left by a kill.
                 if entry.name.endswith(".json") and not entry.name.startswith("."):
                     yield entry.name.removesuffix(".json"), _stamp(entry.stat())
 
 
 def seal(key: str, record: dict[str, Any]) -> dict[str, Any]:
-    """A record with its key and the checksum of its content."""
+    """A record with its key and checksum."""
     return {"key": key, "sha256": _checksum(record), "record": record}
 
 
 def unsealed(sealed: dict[str, Any]) -> dict[str, Any]:
-    """The record inside.
+    """The sealed record.
 
     Raises:
-        ValueError: if it is not what was sealed.
+        ValueError: if its checksum does not match.
     """
     record: dict[str, Any] = sealed["record"]
     if sealed["sha256"] != _checksum(record):
-        raise ValueError("its checksum is wrong: it was changed or damaged")
+        raise ValueError("wrong checksum: the record was changed or damaged")
     return record
 
 

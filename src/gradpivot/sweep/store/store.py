@@ -1,8 +1,8 @@
-"""The store of a sweep: finished runs that survive anything, and who is working on what. No torch.
+"""The crash-safe store of a sweep: finished runs, originals and claims. No torch.
 
-The truth is one checksummed file per finished run (:mod:`gradpivot.sweep.store.records`). Beside them lies an index
-(:mod:`gradpivot.sweep.store.index`), which only makes reading fast and can be deleted at any time: it is rebuilt from
-the files. It also holds the claims (:mod:`gradpivot.sweep.store.leases`).
+Each finished run is one checksummed file (:mod:`gradpivot.sweep.store.records`). The index
+(:mod:`gradpivot.sweep.store.index`) speeds up reading and can be deleted at any time; it is rebuilt from the files.
+It also holds the claims (:mod:`gradpivot.sweep.store.leases`).
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ CREATE TABLE IF NOT EXISTS failures (key TEXT PRIMARY KEY, what TEXT, reason TEX
 """
 
 Failure = tuple[str, str, str]
-"""Key, what was run, why it failed."""
+"""Key, description of the run, reason."""
 
 
 class Store:
     """A folder of finished runs.
 
     Args:
-        folder: Where it is.
-        create: Whether to make it if it is not there.
+        folder: Folder of the store.
+        create: Whether to create a missing store.
 
     Raises:
-        GradPivotError: if it is not there, is something else, or was made by a newer version.
+        GradPivotError: if the folder has no store, or one that this version cannot read.
     """
 
     def __init__(self, folder: str | Path, *, create: bool = False) -> None:
@@ -59,15 +59,15 @@ class Store:
 
     @property
     def damaged(self) -> list[Path]:
-        """Record files that were found but could not be trusted."""
+        """Damaged files found so far."""
         return self._records.damaged
 
     def original_path(self, key: str) -> Path:
-        """Where an original model's weights are kept."""
+        """File of an original model's weights."""
         return self.folder / "originals" / f"{key}.safetensors"
 
     def put_original(self, key: str, weights: bytes) -> None:
-        """Keep an original model's weights and their checksum; a claim on it ends."""
+        """Write an original model's weights with their checksum and release the claim on it."""
         path = self.original_path(key)
         with replacing(path) as temporary:
             temporary.write_bytes(weights)
@@ -75,7 +75,7 @@ class Store:
         self.release(key)
 
     def has_original(self, key: str) -> bool:
-        """Whether an original's weights are there and sound; a damaged file is named in :attr:`damaged`."""
+        """Whether an original's weights exist and are intact; a damaged file is added to :attr:`damaged`."""
         path = self.original_path(key)
         try:
             expected = path.with_suffix(".sha256").read_text(encoding="utf-8").strip()
@@ -89,13 +89,13 @@ class Store:
         return False
 
     def checkpoint_path(self, key: str) -> Path:
-        """Where a run in flight keeps its resumable state."""
+        """Checkpoint file of a running job."""
         return self.folder / "checkpoints" / f"{key}.pt"
 
     # Records
 
     def put(self, record: Record) -> None:
-        """Keep a finished run: first its file, then its line in the index; a claim on it ends."""
+        """Write a finished run, first its file and then its row in the index, and release the claim on it."""
         stamp = self._records.put(record.key, record.to_dict())
         with self._index.transaction() as index:
             _remember(index, record, stamp)
@@ -103,16 +103,16 @@ class Store:
             index.execute("DELETE FROM failures WHERE key = ?", (record.key,))
 
     def has(self, key: str) -> bool:
-        """Whether a finished run can be read; its checksum is checked."""
+        """Whether a finished run exists with a valid checksum."""
         return self._records.get(key) is not None
 
     def get(self, key: str) -> Record | None:
-        """A finished run with its telemetry, or None if there is none that can be trusted."""
+        """A finished run with its telemetry, or None if it is missing or damaged."""
         content = self._records.get(key)
         return None if content is None else Record.from_dict(content)
 
     def done(self, keys: Sequence[str]) -> dict[str, bool]:
-        """Which of these runs are finished, and whether they diverged. Every file is read and checked."""
+        """The finished ones of these runs and whether they diverged. Reads and verifies every file."""
         found = {}
         for key in keys:
             content = self._records.get(key)
@@ -121,18 +121,18 @@ class Store:
         return found
 
     def records(self) -> list[Record]:
-        """All finished runs without telemetry, in a fixed order.
+        """All finished runs without telemetry, ordered by key.
 
-        Only files that are new or changed since the last time are read, so 100,000 runs take seconds.
+        Reads only files that are new or changed since the last call, so 100,000 runs take seconds.
         """
         self._refresh()
         rows = self._index.read("SELECT row FROM records ORDER BY key")
         with _no_collection():
-            # As one text: 100,000 small ones take twice as long.
+            # One large JSON text parses twice as fast as 100,000 small ones.
             return [Record.from_dict(values) for values in json.loads(f"[{','.join(row for (row,) in rows)}]")]
 
     def check(self) -> tuple[int, list[str]]:
-        """Read every run and original: how many files are sound, and the names of those that are not."""
+        """Verify all runs and originals: the number of intact files and the names of damaged ones."""
         keys = [key for key, _ in self._records.stamps()]
         weights = sorted((self.folder / "originals").glob("*.safetensors"))
         sound = sum(self.has(key) for key in keys) + sum(self.has_original(path.stem) for path in weights)
@@ -140,7 +140,7 @@ class Store:
         return sound, [path.name for path in (*self.damaged, *unsealed)]
 
     def _refresh(self) -> None:
-        """Make the index agree with the files."""
+        """Update the index from the files."""
         known = {
             key: Stamp(size, modified)
             for key, size, modified in self._index.read("SELECT key, size, modified FROM records")
@@ -150,7 +150,7 @@ class Store:
         gone = [key for key in known if key not in on_disk]
         if not changed and not gone:
             return
-        # Read before the transaction: a sweep under way must not wait for 100,000 files.
+        # Read before the transaction, so that a running sweep does not wait for 100,000 files.
         found = [(content, on_disk[key]) for key in changed if (content := self._records.get(key)) is not None]
         with self._index.transaction() as index:
             index.executemany("DELETE FROM records WHERE key = ?", [(key,) for key in (*gone, *changed)])
@@ -160,15 +160,15 @@ class Store:
     # Claims
 
     def claim(self, keys: Iterable[str], most: int) -> list[str]:
-        """Up to ``most`` of ``keys`` that nobody works on, now ours until we finish, release or die."""
+        """Claim up to ``most`` free ``keys`` until we finish them, release them or die."""
         return self._leases.claim(keys, most)
 
     def heartbeat(self) -> None:
-        """Say that we are alive: our claims last another lease."""
+        """Renew our claims for another lease."""
         self._leases.heartbeat()
 
     def claimed_elsewhere(self) -> int:
-        """How many runs other live sweeps on this store are working on."""
+        """Number of runs claimed by other live sweeps on this store."""
         return self._leases.elsewhere()
 
     def release(self, key: str | None = None) -> None:
@@ -178,7 +178,7 @@ class Store:
     # Failures
 
     def fail(self, key: str, what: str, reason: str) -> None:
-        """Note that a run could not be done; the next sweep tries it again. Not if another has done it meanwhile."""
+        """Record a failed run, unless another sweep has finished it; the next sweep retries it."""
         self.release(key)
         if self.has(key):
             return
@@ -186,28 +186,28 @@ class Store:
             index.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", (key, what, reason, time.time()))
 
     def failures(self, keys: Collection[str] | None = None) -> list[Failure]:
-        """The runs (of these, if given) that could not be done, the latest last."""
+        """Failed runs, optionally only those in ``keys``, the latest last."""
         rows = self._index.read("SELECT key, what, reason FROM failures ORDER BY seen")
         return [row for row in rows if keys is None or row[0] in keys]
 
     # Exchange
 
     def export(self, path: str | Path, *, pictures: bool = True) -> int:
-        """Write all finished runs as JSON lines, to be committed or merged; give their number.
+        """Write all finished runs as JSON lines and return their number.
 
         Args:
-            path: Where to.
-            pictures: Whether what generators drew goes with them: nine tenths of such a file.
+            path: Output file.
+            pictures: Whether to include generated images, which make up most of the file.
         """
         records = [record if pictures else replace(record, pictures=None) for record in self.records()]
         write_exported(path, records)
         return len(records)
 
-    def take_in(self, path: str | Path) -> tuple[int, int, int]:
-        """Read exported runs: how many were new, here already (and stayed), and of these how many with other scores.
+    def import_runs(self, path: str | Path) -> tuple[int, int, int]:
+        """Import exported runs; return how many were new, already there (and kept), and there with other scores.
 
         Raises:
-            GradPivotError: naming the line that cannot be read; nothing of the file is taken then.
+            GradPivotError: if a line is invalid; nothing is imported then.
         """
         records = list({record.key: record for record in read_exported(Path(path))}.values())
         here = {record.key: self.get(record.key) for record in records}
@@ -220,7 +220,7 @@ class Store:
         return len(new), len(known), sum(m.point.scores != r.point.scores for m, r in known)
 
     def close(self) -> None:
-        """Give up our claims and close the index."""
+        """Release our claims and close the index."""
         try:
             self.release()
         finally:
@@ -235,24 +235,23 @@ class Store:
         if not path.exists():
             if not create:
                 raise GradPivotError(
-                    f"there is no store in {self.folder}; make one with 'gradpivot sweep digits --store {self.folder}'"
+                    f"there is no store in {self.folder}; create one with "
+                    f"'gradpivot sweep digits --store {self.folder}'"
                 )
             _make_once(path, json.dumps({"schema": STORE_SCHEMA, "id": uuid.uuid4().hex}) + "\n")
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             schema, identity = content["schema"], str(content["id"])
         except (ValueError, KeyError, TypeError) as error:
-            raise GradPivotError(
-                f"{path} is damaged ({error}); delete that one file, the runs beside it are safe"
-            ) from None
+            raise GradPivotError(f"{path} is damaged ({error}); delete this file only, the runs are safe") from None
         if schema != STORE_SCHEMA:
-            raise GradPivotError(f"{self.folder} has the schema {schema!r}; this version reads {STORE_SCHEMA!r}")
+            raise GradPivotError(f"{self.folder} has schema {schema!r}; this version reads {STORE_SCHEMA!r}")
         return identity
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without the garbage collector, which looks through all that is being made, again and again."""
+    """Disable the garbage collector, which would scan all new objects repeatedly."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -263,7 +262,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _make_once(path: Path, text: str) -> None:
-    """Write a file that of several processes only the first makes; the others find it, and whole."""
+    """Create a file atomically; if several processes try, the first one wins."""
     mine = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     write_text(mine, text)
     try:
@@ -271,7 +270,7 @@ def _make_once(path: Path, text: str) -> None:
     except FileExistsError:
         pass
     except OSError:
-        # A file system without links; the last one wins there.
+        # Without hard links, the last process wins.
         mine.replace(path)
     finally:
         mine.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Pictures from a class-conditional diffusion model, by diffusers' schedulers, with classifier-free guidance.
+"""Sampling from a class-conditional diffusion model with classifier-free guidance, by diffusers' schedulers.
 
 Ancestral sampling is Ho et al. (2020, Algorithm 2), DDIM is Song et al., "Denoising Diffusion Implicit Models" (ICLR
-2021) with η = 0. Every picture has a seed of its own, so that it does not depend on which others are drawn with it.
+2021) with η = 0. Every image has its own seed, so that it does not depend on the rest of the batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAMPLERS = ("ddim", "ancestral")
 
 
 class _Wanted(NamedTuple):
-    """The pictures of one batch."""
+    """The images to draw in one batch."""
 
     labels: Tensor
     seeds: Sequence[int]
@@ -34,13 +34,13 @@ class _Wanted(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler:
-    """How pictures are drawn.
+    """Draws images from a diffusion model.
 
     Attributes:
-        kind: ``ddim``, deterministic given the first noise, or ``ancestral``, with new noise in every step.
+        kind: ``ddim`` (deterministic given the initial noise) or ``ancestral`` (new noise at every step).
         steps: Denoising steps, at most the schedule's T.
-        guidance: s in ε̂ = (1 + s)·ε_c − s·ε_∅; 0 is the plain conditional model.
-        batch_size: Pictures at a time; it changes memory and rounding, nothing else.
+        guidance: Guidance scale s in (1 + s)·ε_c − s·ε_∅; 0 disables guidance.
+        batch_size: Batch size; affects memory and rounding only.
     """
 
     kind: str = "ddim"
@@ -50,11 +50,11 @@ class Sampler:
 
     def __post_init__(self) -> None:
         if self.kind not in SAMPLERS:
-            raise GradPivotError(f"there is no sampler {self.kind!r}; choose {' or '.join(SAMPLERS)}")
+            raise GradPivotError(f"unknown sampler {self.kind!r}; choose {' or '.join(SAMPLERS)}")
         if self.steps < 1 or self.batch_size < 1:
-            raise GradPivotError(f"steps is {self.steps} and batch_size is {self.batch_size}; give 1 or more of both")
+            raise GradPivotError(f"steps is {self.steps} and batch_size is {self.batch_size}; both must be ≥ 1")
         if not self.guidance >= 0:
-            raise GradPivotError(f"guidance is {self.guidance}; give a number ≥ 0, where 0 means none")
+            raise GradPivotError(f"guidance is {self.guidance}; it must be ≥ 0, where 0 disables it")
 
     def draw(
         self,
@@ -65,21 +65,20 @@ class Sampler:
         shape: tuple[int, int, int] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Tensor:
-        """Pictures n×c×h×w with values in [0, 1], on the CPU.
+        """Draw images n×c×h×w in [0, 1], on the CPU.
 
-        The same seed gives the same first noise (and the same noise in every ancestral step) whatever the label, the
-        batch size and the other pictures: to follow one picture from model to model, keep its seed.
+        A seed fixes the noise for any label and batch: to compare an image between models, use the same seed.
 
         Args:
-            model: In any mode; it is in eval mode meanwhile, and back in its own then.
-            task: What it was trained for.
-            labels: A class a picture; ``task.no_class`` for none.
-            seeds: A whole number a picture.
-            shape: c, h and w; what the model's configuration says if not given.
-            progress: Called with (denoising steps done, steps in all).
+            model: The model; runs in eval mode, and its mode is restored.
+            task: The task it was trained for.
+            labels: One class per image; ``task.no_class`` for none.
+            seeds: One integer per image.
+            shape: (c, h, w). Default: from the model's configuration.
+            progress: Called with (denoising steps done, total steps).
 
         Raises:
-            GradPivotError: if the numbers of labels and seeds differ, or a label is no class.
+            GradPivotError: If the numbers of labels and seeds differ, or a label is out of range.
         """
         shape = shape or _shape_of(model)
         parts = [images for images, _ in self.batches(model, task, labels, seeds, shape, progress)]
@@ -94,15 +93,15 @@ class Sampler:
         shape: tuple[int, int, int] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """The same, ``batch_size`` pictures at a time with their labels: memory does not depend on how many there are.
+        """Yield (images, labels) in batches, so that memory does not depend on the number of images.
 
-        Args and errors are those of :meth:`draw`.
+        Arguments and errors are those of :meth:`draw`.
         """
         wanted = torch.as_tensor(labels, dtype=torch.long).reshape(-1)
         if len(wanted) != len(seeds):
-            raise GradPivotError(f"there are {len(wanted)} labels and {len(seeds)} seeds; give one of each a picture")
+            raise GradPivotError(f"there are {len(wanted)} labels and {len(seeds)} seeds; pass one of each per image")
         if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) <= task.no_class:
-            raise GradPivotError(f"a label is outside 0 … {task.no_class - 1} (and {task.no_class} for no class)")
+            raise GradPivotError(f"a label is outside 0 … {task.no_class - 1} (or {task.no_class} for no class)")
         shape = shape or _shape_of(model)
         starts = range(0, len(wanted), self.batch_size)
         for number, start in enumerate(starts):
@@ -112,7 +111,7 @@ class Sampler:
 
     @torch.no_grad()
     def _batch(self, model: nn.Module, task: Diffusion, wanted: _Wanted, count: Callable[[int], None]) -> Tensor:
-        """One batch in eval mode; modes and generators come back before anybody else sees them."""
+        """Draw one batch in eval mode, restoring modes and random state."""
         with evaluating(model), isolated():
             return self._reversed(model, task, wanted, count)
 
@@ -120,7 +119,7 @@ class Sampler:
         """The reverse process of one batch."""
         weight = next(model.parameters())
         labels = wanted.labels.to(weight.device)
-        # On the CPU, so that a seed means the same noise on every device.
+        # On the CPU, so that a seed gives the same noise on every device.
         generators = [torch.Generator().manual_seed(derive(seed, "picture")) for seed in wanted.seeds]
         images = torch.stack([torch.randn(wanted.shape, generator=g) for g in generators])
         images = images.to(weight.device, weight.dtype)
@@ -132,12 +131,12 @@ class Sampler:
         return (images.float().cpu() / 2 + 0.5).clamp(0, 1)
 
     def _drawing(self, generators: list[torch.Generator]) -> dict[str, Any]:
-        """What a scheduler's step needs to know."""
+        """Extra arguments of the scheduler's step."""
         if self.kind == "ancestral":
-            # diffusers draws each picture's noise from its own generator.
+            # diffusers draws each image's noise from its own generator.
             return {"generator": generators}
-        # DDIM with η = 0 draws none. x̂_0 is clipped to [−1, 1], and ε must then be the one that belongs to it
-        # (Dhariwal & Nichol, 2021): with guidance the unclipped one draws every class alike.
+        # DDIM with η = 0 draws no noise. x̂_0 is clipped to [−1, 1], so ε must be recomputed from it (Dhariwal & Nichol,
+        # 2021): with guidance the original ε makes all classes look alike.
         return {"use_clipped_model_output": True}
 
     def _scheduler(self, task: Diffusion) -> Any:
@@ -146,10 +145,10 @@ class Sampler:
 
         if self.steps > task.timesteps:
             raise GradPivotError(
-                f"steps is {self.steps}, and the model's schedule has {task.timesteps}; give so many at most"
+                f"steps is {self.steps}; it must be at most {task.timesteps}, the timesteps of the schedule"
             )
         schedule = (task.timesteps, task.beta_start, task.beta_end)
-        # "trailing" begins at T − 1, where there is nothing but noise (Lin et al., WACV 2024).
+        # "trailing" starts at T − 1, which is pure noise (Lin et al., WACV 2024).
         scheduler = (
             DDIMScheduler(*schedule, beta_schedule="linear", timestep_spacing="trailing")
             if self.kind == "ddim"
@@ -162,9 +161,9 @@ class Sampler:
 def guided_noise(
     model: nn.Module, images: Tensor, timestep: Tensor, labels: Tensor, no_class: int, guidance: float
 ) -> Tensor:
-    """ε̂ = (1 + s)·ε_c − s·ε_∅ with both predictions from one forward pass over twice the batch.
+    """ε̂ = (1 + s)·ε_c − s·ε_∅ with both predictions from one forward pass.
 
-    The paper's (1 − w)·ε_∅ + w·ε_c with w = 1 + s.
+    Equals the paper's (1 − w)·ε_∅ + w·ε_c with w = 1 + s.
     """
     if guidance == 0:
         return _noise(model(images, timestep, class_labels=labels))
@@ -182,7 +181,7 @@ def _shape_of(model: nn.Module) -> tuple[int, int, int]:
     config = getattr(model, "config", None)
     channels, size = getattr(config, "in_channels", None), getattr(config, "sample_size", None)
     if channels is None or size is None:
-        raise GradPivotError("the model's configuration does not say how large its images are; give shape=(c, h, w)")
+        raise GradPivotError("the model's configuration has no image size; pass shape=(c, h, w)")
     height, width = (size, size) if isinstance(size, int) else size
     return int(channels), int(height), int(width)
 

@@ -1,0 +1,181 @@
+"""The experiments behind docs/results: how each is run, at full size and quickly, and which records it leaves."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["EXPERIMENTS", "Experiment", "Place"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where an experiment runs.
+
+    Attributes:
+        runs: Scratch folder for stores and run folders. Finished runs in it are not repeated.
+        records: Where records go.
+        figures: Where figures go that an experiment draws itself.
+        quick: Whether to run the small size.
+        jobs: Worker processes for sweeps.
+    """
+
+    runs: Path
+    records: Path
+    figures: Path
+    quick: bool
+    jobs: int
+
+    def gradpivot(self, *words: str | Path) -> None:
+        """Run a command of ours.
+
+        Raises:
+            SystemExit: if it fails.
+        """
+        self.python("-m", "gradpivot", *words)
+
+    def python(self, *words: str | Path, into: Path | None = None) -> None:
+        """Run Python, its standard output into a file if one is named."""
+        command = [sys.executable, *map(str, words)]
+        done = subprocess.run(command, check=False, stdout=subprocess.PIPE if into else None, text=True)
+        if done.returncode:
+            raise SystemExit(f"failed with status {done.returncode}: {' '.join(command[1:])}")
+        if into:
+            into.write_text(done.stdout, encoding="utf-8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One experiment.
+
+    Attributes:
+        cost: What it takes on two cores, for people.
+        run: Runs it and leaves its records.
+        quick: Whether it has a small size; the others are too dear for it, or need downloads.
+        data: Data sets and weights it needs.
+    """
+
+    cost: str
+    run: Callable[[str, Place], None]
+    quick: bool = True
+    data: tuple[str, ...] = ()
+
+
+def _sweep(recipe: str, *options: str, quick: tuple[str, ...] = ()) -> Callable[[str, Place], None]:
+    """Run a recipe in a store of its own and export the runs."""
+
+    def run(name: str, place: Place) -> None:
+        store = place.runs / name
+        chosen = quick if place.quick else options
+        place.gradpivot("sweep", recipe, "--store", store, "--jobs", str(place.jobs), *chosen)
+        exported = place.runs / f"{name}.jsonl"
+        exported.unlink(missing_ok=True)
+        place.gradpivot("store", "export", store, exported, "--no-pictures")
+        # A twentieth of the size; without a time stamp equal runs give equal files.
+        (place.records / f"{name}.jsonl.gz").write_bytes(gzip.compress(exported.read_bytes(), mtime=0))
+
+    return run
+
+
+def _script(file: str, *options: str, quick: tuple[str, ...] = ()) -> Callable[[str, Place], None]:
+    """Run a benchmark that prints JSON."""
+
+    def run(name: str, place: Place) -> None:
+        script = Path(__file__).parents[1] / file
+        chosen = quick if place.quick else options
+        place.python(script, *chosen, "--json", into=place.records / f"{name}.json")
+
+    return run
+
+
+def _reproduce(
+    experiment: str, figures: dict[str, str], *options: str, quick: tuple[str, ...] = ()
+) -> Callable[[str, Place], None]:
+    """Run one of the paper's experiments and keep its results.json and figures, under our names."""
+
+    def run(name: str, place: Place) -> None:
+        out = place.runs / name
+        place.gradpivot("reproduce", experiment, "--out", out, *(quick if place.quick else options))
+        shutil.copy(out / "results.json", place.records / f"{name}.json")
+        for drawn, kept in figures.items():
+            shutil.copy(out / drawn, place.figures / kept)
+
+    return run
+
+
+def _speed(script: str, full: tuple[str, ...], quick: tuple[str, ...]) -> Experiment:
+    return Experiment(cost="3 min", run=_script(f"{script}.py", *full, quick=quick))
+
+
+_SPEED = {
+    "step": (("--threads", "2"), ("--threads", "1", "--repeats", "1", "--batch", "4")),
+    "training": ((), ("--steps", "2", "--only", "8×8")),
+    "evaluation": (("--samples", "1000", "--repeats", "2"), ("--samples", "20", "--repeats", "1")),
+    "membership": ((), ("--only", "beta")),
+    "parallel": ((), ("--models", "cnn", "--steps", "2", "--repeats", "1")),
+    "ddpm": (("--batch", "64"), ("--batch", "2", "--repeats", "1")),
+}
+"""Arguments of each benchmark, at full size and quickly."""
+_GAMMAS = ("--values", *(str(tenth / 10) for tenth in range(11)))
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "toy": Experiment(cost="20 s", run=_reproduce("toy", {"toy.png": "toy.png"}, quick=("--seeds", "2"))),
+    "control-digits": Experiment(
+        cost="6 min", run=_sweep("control-digits", quick=("--seeds", "1", "--protocols", "clean"))
+    ),
+    "digits": Experiment(
+        cost="20 min",
+        run=_sweep(
+            "digits",
+            "--classes",
+            "3",
+            "--fraction",
+            "0.1",
+            "--seeds",
+            "3",
+            quick=("--classes", "3", "--fraction", "0.1", "--seeds", "1", "--methods", "cup,ws,ga"),
+        ),
+    ),
+    "ablation-digits": Experiment(
+        cost="5 min", run=_sweep("ablation-digits", quick=("--classes", "3", "--fraction", "0.1", "--seeds", "1"))
+    ),
+    "targets": Experiment(cost="15 min", run=_script("targets.py", "--seeds", "3", quick=("--seeds", "1"))),
+    "frontier": Experiment(
+        cost="15 min",
+        run=_script(
+            "frontier.py",
+            "--seeds",
+            "3",
+            "--store",
+            "runs/results/frontier",
+            quick=("--seeds", "1", "--forget", "3", "--gammas", "5", "--store", "runs/results-quick/frontier"),
+        ),
+    ),
+    "vae": Experiment(
+        cost="5 min",
+        run=_reproduce("vae", {"latent-map.gif": "vae-latent-map.gif"}, *_GAMMAS, quick=("--preset", "small")),
+        data=("mnist",),
+    ),
+    "vae-paper": Experiment(
+        cost="3 min",
+        run=_reproduce("vae", {}, "--protocol", "paper", quick=("--protocol", "paper", "--preset", "small")),
+        data=("mnist",),
+    ),
+    **{f"speed-{name}": _speed(name, *sizes) for name, sizes in _SPEED.items()},
+    "ablation-mnist": Experiment(cost="10 min", run=_sweep("ablation-mnist"), quick=False, data=("mnist",)),
+    "control-mnist": Experiment(cost="40 min", run=_sweep("control-mnist"), quick=False, data=("mnist",)),
+    "mnist": Experiment(cost="30 min", run=_sweep("mnist-quick"), quick=False, data=("mnist",)),
+    "ablation-cifar10": Experiment(cost="2 h", run=_sweep("ablation-cifar10"), quick=False, data=("cifar10",)),
+    "control-cifar10": Experiment(cost="2 h", run=_sweep("control-cifar10"), quick=False, data=("cifar10",)),
+    "cifar10-small": Experiment(cost="4 h", run=_sweep("cifar10-small"), quick=False, data=("cifar10",)),
+    "ddpm": Experiment(cost="2 h", run=_sweep("mnist-ddpm"), quick=False, data=("mnist",)),
+    "cifar10-class": Experiment(
+        cost="6 h", run=_sweep("cifar10-pretrained"), quick=False, data=("cifar10", "resnet18-cifar10")
+    ),
+}
+"""In the order in which they run, cheap ones first."""

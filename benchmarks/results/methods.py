@@ -1,0 +1,82 @@
+"""Every method on digits, MNIST and CIFAR-10: hypervolume, distance to the retrained model, and safety."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from benchmarks.results.page import Page, Records
+from benchmarks.results.tables import methods_table, percent, rank, table_for, worst_ra
+
+from gradpivot.report import STANDINGS
+from gradpivot.results import Record, Table, standings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PAGES"]
+
+
+def _facts(table: Table, prefix: str) -> dict[str, str]:
+    """The table, CUP's places in it, and who leads."""
+    cup = next(row for row in table.series if row.name == "CUP")
+    others = [row for row in table.series if row is not cup]
+    leaders = {ranking.criterion: ranking for ranking in table.rankings}
+    facts = {f"{prefix}_table": methods_table(table), f"{prefix}_methods": str(len(table.series))}
+    for measure, name in (("hypervolume", "h"), ("hypervolume_without_mia", "h_plain"), ("delta", "delta")):
+        ranking = leaders[measure]
+        tied = [rival.name for rival in ranking.rivals if rival.verdict in ("tied", "undecided")]
+        facts |= {
+            f"{prefix}_{name}_rank": str(rank(table, measure, "CUP", least=measure == "delta")),
+            f"{prefix}_{name}_leader": ranking.leader,
+            f"{prefix}_{name}_best": percent(ranking.estimate.mean),
+            f"{prefix}_{name}_tied": str(len(tied)),
+        }
+    facts[f"{prefix}_cup_ra"] = percent(worst_ra(cup), 1)
+    facts[f"{prefix}_low_ra"] = str(sum(worst_ra(row) < 0.9 for row in others))
+    return facts
+
+
+def _digits(records: Records) -> dict[str, str]:
+    found = records.runs("digits")
+    facts = _size(found, records.about("digits"))
+    for protocol in ("clean", "paper"):
+        for kind in ("class", "random"):
+            facts |= _facts(table_for(found, kind, protocol), f"{protocol}_{kind}")
+    return facts
+
+
+def _mnist(records: Records) -> dict[str, str]:
+    found = records.runs("mnist")
+    facts = _size(found, records.about("mnist"))
+    for kind in ("class", "random"):
+        facts |= _facts(table_for(found, kind, "clean"), kind)
+    return facts
+
+
+def _cifar10(records: Records) -> dict[str, str]:
+    found = records.runs("cifar10-small")
+    return _size(found, records.about("cifar10-small")) | _facts(table_for(found, "class", "clean"), "class")
+
+
+def _size(found: Sequence[Record], about: str) -> dict[str, str]:
+    return {"about": about, "runs": f"{sum(r.role == 'run' for r in found):,}"}
+
+
+def _figure(experiment: str, file: str) -> Callable[[Records], dict[str, Figure]]:
+    """Every method's runs on a class, in the plane of what is kept and what is forgotten."""
+
+    def draw(records: Records) -> dict[str, Figure]:
+        wanted = [r for r in records.runs(experiment) if r.kind == "class" and r.protocol in ("", "clean")]
+        figures = STANDINGS.figures(standings(wanted))
+        (name,) = [name for name in figures if name.endswith("clean-methods")]
+        return {file: figures[name]}
+
+    return draw
+
+
+PAGES = (
+    Page(name="digits-methods", values=_digits, figures=_figure("digits", "digits-methods.png")),
+    Page(name="mnist-methods", values=_mnist, figures=_figure("mnist", "mnist-methods.png")),
+    Page(name="cifar10-small", values=_cifar10, figures=_figure("cifar10-small", "cifar10-small.png")),
+)

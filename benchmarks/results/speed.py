@@ -1,0 +1,57 @@
+"""Speed: ratios measured within one run each, with the claims they back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.results.page import Page, Records
+from benchmarks.results.tables import markdown
+
+__all__ = ["PAGE"]
+
+SCRIPTS = ("step", "training", "evaluation", "membership", "parallel", "ddpm")
+
+
+def _claims(data: Mapping[str, Any]) -> str:
+    step, training = data["step"], data["training"]
+    # A step of the smallest network takes milliseconds; the claim is about the others.
+    loop = max(found["ratio"] for name, found in training.items() if "8×8" not in name or len(training) == 1)
+    rows = [
+        ("CUP step / WS step with `Pivot.backward`, ResNet-18", f"{step['cup_to_ws']:.2f}", "≤ 1.05"),
+        ("CUP step / WS step in the loop, γ as an angle", f"{step['loop_cup_to_ws']:.2f}", "≤ 1.05"),
+        ("CUP step, γ as a degree / γ as an angle", f"{step['safe_to_plain']:.2f}", "≤ 1.35"),
+        ("Gram matrix and combination / WS step", f"{step['own_work_to_ws']:.3f}", "≤ 0.05"),
+        ("CUP step / TorchJD PCGrad step", f"{step['cup_to_torchjd_pcgrad']:.2f}", "< 1"),
+        ("training step of the loop / bare PyTorch", f"{loop:.2f}", "≤ 1.05"),
+        ("evaluation in one pass / one pass per metric", f"{data['evaluation']['ratio']:.2f}", "≤ 0.5"),
+        ("diffusion: CUP step / WS step", f"{data['ddpm']['ratios']['CUP step / WS step']:.2f}", "≤ 1.05"),
+        ("membership attack: scikit-learn / ours", f"{data['membership']['least_ratio']:.0f}", "≥ 10"),
+    ]
+    return markdown(("ratio of times", "measured", "claim"), rows)
+
+
+def _values(records: Records) -> dict[str, str]:
+    data = {name: records.data(f"speed-{name}") for name in SCRIPTS}
+    parallel = markdown(
+        ("model", "one process, s per step", "two processes, s per step", "efficiency %"),
+        (
+            (
+                row["model"],
+                *(f"{row['seconds'][name]:.3f}" for name in ("one", "two")),
+                f"{100 * row['efficiency']:.0f}",
+            )
+            for row in data["parallel"]["models"]
+        ),
+    )
+    return {
+        "about": records.about("speed-step"),
+        "claims": _claims(data),
+        "parallel": parallel,
+        "attack_error": f"{data['membership']['largest_difference_points']:.2f}",
+        "peak": f"{data['step']['peak_mb']['CUP'] - data['step']['peak_mb']['WS']:+.0f}",
+        "weights": f"{2 * data['step']['weights_mb']:.0f}",
+    }
+
+
+PAGE = Page(name="benchmarks", values=_values)

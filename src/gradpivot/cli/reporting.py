@@ -1,0 +1,46 @@
+"""The command report: the page of finished work, made again from its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gradpivot.cli import options
+from gradpivot.cli.console import say, scores_line
+from gradpivot.cli.dispatch import run
+from gradpivot.cli.tracing import write_comparison
+from gradpivot.errors import GradPivotError
+
+__all__: list[str] = []
+
+
+@run.register
+def _(chosen: options.ReportOptions) -> int:
+    from gradpivot.evaluate import Scores
+    from gradpivot.results import Comparison
+    from gradpivot.runs import read_run
+
+    folder = chosen.results if chosen.results.is_dir() else chosen.results.parent
+    out = chosen.out or folder
+    if not chosen.results.is_dir() or (folder / "results.json").exists():
+        file = folder / "results.json" if chosen.results.is_dir() else chosen.results
+        write_comparison(Comparison.load(file), out, False)
+        return 0
+    if not (folder / "metrics.json").exists():
+        raise GradPivotError(_nothing_in(folder))
+    comparison = read_run(folder)
+    (point,) = comparison.frontiers[0].points
+    if isinstance(point.scores, Scores) and not point.diverged:
+        write_comparison(comparison, out, False)
+        return 0
+    say(
+        f"before  {scores_line(comparison.original.scores)}",
+        f"after   diverged: {point.diverged['reason']}" if point.diverged else f"after   {scores_line(point.scores)}",
+        f"{point.label}; {point.seconds:.1f} s",
+    )
+    return 0
+
+
+def _nothing_in(folder: Path) -> str:
+    if (folder / "store.json").exists():
+        return f"{folder} is a sweep's store; compare its runs with 'gradpivot compare {folder}'"
+    return f"{folder} has no results; name a results.json, a demo or trace folder, or a folder from 'gradpivot unlearn'"

@@ -1,0 +1,51 @@
+"""gradpivot report on everything people may point it at."""
+
+import pytest
+
+from gradpivot.cli import main
+
+RUN = ["--problem", "toy", "--classes", "2", "--epochs", "1"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_run_folder_gets_a_page(here, capsys):
+    assert main(["unlearn", "cup", *RUN, "--out", "run"]) == 0
+    capsys.readouterr()
+    assert main(["report", "run"]) == 0
+    assert "report.html" in capsys.readouterr().out
+    page = (here / "run" / "report.html").read_text(encoding="utf-8")
+    assert "toy: CUP(" in page
+
+
+def test_a_trace_folder_and_its_results_give_the_same_page(here, capsys):
+    assert main(["trace", "cup", *RUN, "--values", "0", "1", "--no-reference", "--out", "trace"]) == 0
+    page = (here / "trace" / "report.html").read_bytes()
+    for target in ("trace", "trace/results.json"):
+        assert main(["report", target, "--out", "again"]) == 0
+        assert (here / "again" / "report.html").read_bytes() == page
+
+
+def test_another_trace_does_not_replace_the_page_of_the_first(here, capsys):
+    words = ["trace", "cup", *RUN, "--values", "0", "1", "--no-reference", "--out", "trace"]
+    assert main(words) == 0
+    assert main(words) == 0
+    page = (here / "trace" / "report.html").read_bytes()
+    for changed in (["--lr", "0.5"], ["--classes", "1"], ["--objective", "hinge"]):
+        assert main([*words, *changed]) == 1
+        assert "holds a trace with other settings; name another folder with --out" in capsys.readouterr().err
+    assert (here / "trace" / "report.html").read_bytes() == page
+
+
+@pytest.mark.parametrize(
+    ("file", "advice"), [("store.json", "gradpivot compare"), ("notes.txt", "a folder from 'gradpivot unlearn'")]
+)
+def test_a_folder_without_results_is_explained(file, advice, here, capsys):
+    (here / "folder").mkdir()
+    (here / "folder" / file).write_text("{}")
+    assert main(["report", "folder"]) == 1
+    assert advice in capsys.readouterr().err
