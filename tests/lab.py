@@ -18,7 +18,7 @@ import pytest
 
 from gradpivot.experiments.recipes.reading import load_recipe
 from gradpivot.experiments.recipes.recipe import Recipe
-from gradpivot.sweep.cell import Setting
+from gradpivot.sweep.cell import Cell, Setting, cells_of
 from gradpivot.sweep.engines.job import Job, JobOutcome, Pace, perform
 from gradpivot.sweep.store.store import Store
 from gradpivot.sweep.sweeping import State, Sweep
@@ -133,6 +133,11 @@ class InlineEngine:
         self._queue.clear()
 
 
+def start_inline(resources: object) -> InlineEngine:
+    """The engine ``lab:start_inline``, for what takes an engine by name."""
+    return InlineEngine()
+
+
 class Lab:
     """A folder with the problem, its recipe and a store."""
 
@@ -158,13 +163,17 @@ class Lab:
 
         return setting_of(f"{self.module}:problem", 1, "cpu")
 
+    @property
+    def cells(self) -> list[Cell]:
+        return cells_of(self.recipe, self.setting)
+
     def store(self) -> Store:
         return Store(self.store_folder, create=True)
 
     def sweep(self, engine: object | None = None, store: Store | None = None) -> State:
         store = store or self.store()
         try:
-            return Sweep(self.recipe, self.setting, store, engine or InlineEngine()).run()
+            return Sweep(self.cells, store, engine or InlineEngine()).run()
         finally:
             store.close()
 

@@ -40,7 +40,7 @@ def benefit_figure(problems: Mapping[str, Sequence[Record]], methods: Sequence[R
     _draw_dial(left, problems)
     left.set_title("Ask for a degree of forgetting, and get it", fontsize=10, color=INK, loc="left")
     _draw_methods(right, methods)
-    right.set_title("Every run of every method, digits: the rest stays", fontsize=10, color=INK, loc="left")
+    right.set_title("Every run of 21 methods on digits", fontsize=10, color=INK, loc="left")
     return figure
 
 

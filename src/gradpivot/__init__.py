@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from gradpivot import geometry as geometry
     from gradpivot.api import Trace as Trace, score as score, trace as trace, train as train, unlearn as unlearn
+    from gradpivot.auditing import Audit as Audit, audit as audit
     from gradpivot.data import ForgetSplit as ForgetSplit
     from gradpivot.errors import GradPivotError as GradPivotError
     from gradpivot.evaluate import Scores as Scores
@@ -49,6 +50,7 @@ __getattr__, _, __all__ = lazy_loader.attach(
     submodules=["geometry"],
     submod_attrs={
         "api": ["Trace", "score", "trace", "train", "unlearn"],
+        "auditing": ["Audit", "audit"],
         "data": ["ForgetSplit"],
         "errors": ["GradPivotError"],
         "evaluate": ["Scores"],

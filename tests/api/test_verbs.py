@@ -165,5 +165,5 @@ def test_what_only_looks_like_a_task_is_refused_by_every_verb():
 
 
 def test_gammas_for_a_method_without_the_dial_say_how_to_put_it_there():
-    with pytest.raises(GradPivotError, match=r"under the dial: WS\(gamma=1\)"):
+    with pytest.raises(GradPivotError, match=r"use the dial: WS\(gamma=1\)"):
         trace(trained(), split(), WS(), gammas=[0.1])

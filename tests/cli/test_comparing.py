@@ -90,7 +90,7 @@ def test_failed_runs_are_told(store, capsys):
     more.fail("00", "BS (lr=0.1), class 3, seed 0", "out of range")
     more.close()
     assert main(["compare", str(store), "--json"]) == 0
-    assert "1 runs of BS could not be done: out of range" in json.loads(capsys.readouterr().out)["notes"]
+    assert "1 runs of BS failed: out of range" in json.loads(capsys.readouterr().out)["notes"]
 
 
 def test_no_store_says_how_to_make_one(tmp_path, capsys):

@@ -43,7 +43,7 @@ def test_get_list_check(files, cache, capsys):
     assert all(name in told for name in ENTRIES)
     assert "the folder files" in told
     assert main(["data", "check"]) == 0
-    assert capsys.readouterr().out == "cifar10 is sound\n"
+    assert capsys.readouterr().out == "cifar10 is intact\n"
 
 
 def test_needs_no_torch(cache):
@@ -78,7 +78,7 @@ def test_damage_is_told_and_repaired(filled, files, cache, capsys):
     ("words", "says"),
     [
         (["get", "imagenet"], "there is no dataset 'imagenet'. Choose from cifar10, mnist"),
-        (["get", "cifar10", "mnist", "--from", "x"], "--from works for one entry; name only one"),
+        (["get", "cifar10", "mnist", "--from", "x"], "--from works for one entry only"),
         (["get", "cifar10", "--from", "nowhere"], "there is no file or folder nowhere"),
         (["get", "svhn", "--source", "registry"], "svhn has no registry source; use --source official"),
         (["check", "mnist"], "mnist is not on this machine; run 'gradpivot data get mnist'"),
@@ -94,7 +94,7 @@ def test_errors_are_one_line_with_the_way_out(words, says, cache, capsys):
 
 def test_nothing_named(cache, capsys):
     assert main(["data", "get"]) == 1
-    assert "name what to get: all, or any of cifar10" in error_of(capsys)
+    assert "name what to download: all, or any of cifar10" in error_of(capsys)
     assert main(["data", "check"]) == 0
     assert "Nothing is cached yet" in capsys.readouterr().out
 

@@ -62,6 +62,13 @@ def test_folded_sections_are_named(capsys):
     assert sum(f"\n{title}:" in everything for title in FOLDED) == 3
 
 
+def test_a_trace_shows_the_values_and_not_the_knob(capsys):
+    assert "--values" in shown(["trace", "cup", "--help"], capsys)
+    assert "--gamma" not in shown(["trace", "cup", "--help"], capsys)
+    assert "--gamma" in shown(["trace", "cup", "--help-all"], capsys)
+    assert "--gamma" in shown(["trace", "ws", "--help"], capsys)
+
+
 def test_names_come_from_the_registries(capsys):
     everything = " ".join(shown(["unlearn", "--help-all"], capsys).split())
     assert "Forgetting loss: suited, unlikelihood, negative_ce" in everything

@@ -155,7 +155,7 @@ def test_weights_that_are_not_numbers_are_refused(mine, capsys):
     state["fc.bias"][1] = float("nan")
     torch.save(state, "w.pt")
     assert main(["unlearn", "cup", *mine, "--weights", "w.pt", "--out", "run"]) == 1
-    assert "the weight fc.bias holds NaN" in error_of(capsys)
+    assert "the weight fc.bias contains NaN" in error_of(capsys)
 
 
 def test_the_problems_own_original_goes_with_its_model():

@@ -42,7 +42,7 @@ def test_models_are_judged_alike_and_their_pictures_kept(problem, capsys):
     assert main([*words, "--weights", one, two]) == 0
     told = capsys.readouterr().out
     assert "first" in told
-    assert "9 samples a model" in told
+    assert "9 samples per model" in told
     found = json.loads(Path("judged/judged.json").read_text())
     assert [row["name"] for row in found["models"]] == ["first", "second"]
     assert found["judging"]["samples"] == 3
@@ -90,8 +90,8 @@ def test_what_was_judged_is_not_drawn_again(problem, capsys, monkeypatch):
 def test_what_cannot_be_judged_is_told(problem, capsys):
     one = weights(problem, "first", 0)
     for words, why in (
-        (["--problem", problem, "--weights", one], "say what was to be forgotten"),
-        (["--problem", "digits", "--weights", one, "--classes", "3"], "digits is no generator"),
+        (["--problem", problem, "--weights", one], "name the forgotten classes"),
+        (["--problem", "digits", "--weights", one, "--classes", "3"], "digits is not a generator"),
         (["--problem", problem, "--weights", one, "--classes", "7"], "7"),
         (["--problem", problem, "--weights", "no.safetensors", "--classes", "1"], "no.safetensors"),
         (["--problem", problem, "--weights", one, "--classes", "1", "--samples", "1"], "samples is 1"),
@@ -112,13 +112,13 @@ def test_a_target_of_a_generator_is_about_its_samples(problem, capsys):
     words = ["unlearn", "cup", "--problem", problem, "--weights", one, "--classes", "1", "--iterations", "2"]
     assert main([*words, "--until", "UA>=0", "--out", "met"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "the original meets UA>=0 already" in told
+    assert "the original already meets UA>=0" in told
     assert "after RA" in told
     assert Path("met/classifier.safetensors").exists()
     found = json.loads(Path("met/metrics.json").read_text())
     assert found["scores"] == found["original"]
     assert main([*words, "--until", "TA>=50", "--out", "unknown"]) == 1
-    assert "TA is no score of SampleScorer; ask for UA and RA" in capsys.readouterr().err
+    assert "SampleScorer does not provide TA; use UA and RA" in capsys.readouterr().err
 
 
 def test_unlearning_a_generator_judges_it_and_can_be_run_again(problem, capsys):

@@ -105,6 +105,21 @@ def test_starts_without_torch(words):
     assert not imports_torch(call)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["unlearn", "cup"],
+        ["unlearn", "--classes", "3", "--until", "UX>=5"],
+        ["unlearn", "--classes", "3", "--weights", "none.pt"],
+        ["trace", "--classes", "3", "--best", "UX"],
+    ],
+)
+def test_wrong_options_are_reported_without_torch(words):
+    probe = "import sys\nfrom gradpivot.cli import main\nstatus = main({!r})\nsys.exit(7 if 'torch' in sys.modules else status)"
+    done = subprocess.run([sys.executable, "-c", probe.format(words)], capture_output=True, check=False)
+    assert done.returncode == 1
+
+
 @pytest.mark.slow
 def test_reports_need_no_torch():
     assert not imports_torch(
@@ -230,7 +245,7 @@ def test_random_and_indexed_forgetting(unlearn, tmp_path, capsys):
     capsys.readouterr()
     assert unlearn("cup", "--indices", str(tmp_path / "who.txt"), "--epochs", "1", out="second") == 0
     told = capsys.readouterr()
-    assert "reached 0.01 %: 1 steps are few, allow it more epochs" in told.err
+    assert "reached 0.01 %: 1 steps are few; use more epochs" in told.err
     # Both on the half of the test data that did not steer.
     assert told.out.count("TA 98.89 %") == 2
     (tmp_path / "who.txt").unlink()
@@ -253,7 +268,7 @@ def test_divergence_is_told_and_has_a_status_of_its_own(unlearn, tmp_path, capsy
     ("words", "message"),
     [
         (["cup"], "name what to forget"),
-        (["cup", "--classes", "3", "--fraction", "0.1"], "name what to forget"),
+        (["cup", "--classes", "3", "--fraction", "0.1"], "--classes and --fraction both name what to forget"),
         (["cup", "--classes", "12"], "its classes are 0, 1"),
         (["cup", "--classes", "three"], "write 3, or 3,5, or 0-4"),
         (["cup", "--fraction", "2"], "between 0 and 1"),
@@ -282,6 +297,26 @@ def test_mistyped_words_exit_with_two(words, capsys):
         main(words)
     assert stop.value.code == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trace", "cup", "--gammas", "0", "0.5", "1"], "'trace' has no option '--gammas'; did you mean '--values'?"),
+        (["trace", "--problem", "a:b", "--gammas", "0", "1"], "did you mean '--values'?"),
+        (["unlearn", "cup", "--gama", "0", "1"], "did you mean '--gamma'?"),
+        (["unlearn", "cup", "--gamma", "half"], "--gamma is 'half'; give a number"),
+        (["unlearn", "cup", "--epochs", "many"], "--epochs is 'many'; give a whole number"),
+        (["trace", "cup", "--values", "a", "b"], "--values is 'a', 'b'; give numbers"),
+    ],
+)
+def test_a_wrong_option_or_value_is_one_short_line(words, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 2
+    told = error_of(capsys)
+    assert message in told
+    assert len(told) < 120
 
 
 def test_damaged_weights_are_refused(tmp_path, capsys):
@@ -331,7 +366,7 @@ def test_a_problem_of_ones_own_by_import_path(tmp_path, monkeypatch):
         (["trace", "--classes", "3", "--pick", "nonsense"], "for example"),
         (["trace", "--classes", "3", "--best", "XX"], "unknown score"),
         (["trace", "retrain", "--classes", "3"], "no knob"),
-        (["trace", "ws", "--classes", "3", "--quick"], "not under it"),
+        (["trace", "ws", "--classes", "3", "--quick"], "needs the dial"),
         (["trace", "--classes", "3", "--quick", "--values", "0.5"], "chooses its own points"),
         (["trace", "--classes", "3", "--points", "5"], "--points needs --quick"),
         (["reproduce", "toy", "--seeds", "0"], "give 1 or more"),
@@ -480,7 +515,7 @@ def test_a_quick_trace_recommends(original, tmp_path, capsys):
     told = " ".join(capsys.readouterr().out.split())
     assert "Recommended: CUP(" in told
     assert "of the line; a retrained model is expected at" in told
-    assert "plain runs with scoring" in told
+    assert "runs with scoring; a sweep of" in told
     results = json.loads((out / "results.json").read_text())
     assert 2 <= len(results["frontiers"][0]["points"]) <= 4
     quick = results["provenance"]["quick"]

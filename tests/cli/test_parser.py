@@ -83,5 +83,5 @@ def test_it_runs_and_is_run_again(path, tmp_path, capsys):
 def test_a_slip_gets_a_suggestion(words, path, capsys):
     assert main([*words, path[:-1]]) == 1
     told = capsys.readouterr().err
-    assert told.endswith("has no 'MyMetho'; did you mean 'MyMethod'?\n")
+    assert told.endswith("has no attribute 'MyMetho'; did you mean 'MyMethod'?\n")
     assert told.count("\n") == 1

@@ -19,7 +19,21 @@ def test_a_run_folder_gets_a_page(here, capsys):
     assert main(["report", "run"]) == 0
     assert "report.html" in capsys.readouterr().out
     page = (here / "run" / "report.html").read_text(encoding="utf-8")
-    assert "toy: CUP(" in page
+    assert "<h1>Forgetting class 2 of toy</h1>" in page
+    assert "CUP at γ = 0.5 forgets" in page
+    assert "1 run<" in page
+    assert "1 runs" not in page
+    assert "click a γ point" not in page
+    # The page follows the run, not an earlier report.
+    assert main(["unlearn", "cup", *RUN, "--gamma", "0.7", "--out", "run", "--overwrite"]) == 0
+    assert main(["report", "run"]) == 0
+    assert "CUP at γ = 0.7 forgets" in (here / "run" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_run_without_a_knob_is_named_once(here, capsys):
+    assert main(["unlearn", "retrain", *RUN, "--out", "run"]) == 0
+    assert main(["report", "run"]) == 0
+    assert '<p id="verdict">Retrain(' in (here / "run" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_trace_folder_and_its_results_give_the_same_page(here, capsys):
@@ -39,6 +53,13 @@ def test_another_trace_does_not_replace_the_page_of_the_first(here, capsys):
         assert main([*words, *changed]) == 1
         assert "holds a trace with other settings; name another folder with --out" in capsys.readouterr().err
     assert (here / "trace" / "report.html").read_bytes() == page
+
+
+def test_a_missing_folder_is_explained(here, capsys):
+    assert main(["report", "runs/nothere"]) == 1
+    assert capsys.readouterr().err == (
+        "gradpivot: there is no folder runs/nothere; 'gradpivot unlearn', 'trace' and 'demo' write one with --out\n"
+    )
 
 
 @pytest.mark.parametrize(

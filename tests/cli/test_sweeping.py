@@ -46,7 +46,7 @@ def test_a_model_that_fails_is_told_and_tried_again(lab, sweep, capsys):
     told = " ".join(capsys.readouterr().out.split())
     assert f"{lab.CELLS - 3} of {lab.CELLS} runs are in" in told
     assert told.count("RuntimeError: my loss is broken") == 3
-    assert "3 failed; the same command tries them again" in told
+    assert "3 failed; the same command retries them" in told
     # What failed is of class 1: a sweep of class 0 has nothing to do with it.
     assert sweep("--classes", "0") == 0
     assert "failed:" not in capsys.readouterr().out
@@ -64,7 +64,7 @@ def test_damaged_files_are_named(lab, sweep, capsys):
     assert sweep() == 0
     assert f"Damaged and repeated: {record.name}" in capsys.readouterr().out
     assert main(["store", "check", str(lab.store_folder)]) == 0
-    assert f"All {lab.CELLS + 1} files are sound" in capsys.readouterr().out
+    assert f"All {lab.CELLS + 1} files are intact" in capsys.readouterr().out
 
 
 def test_options_choose_a_part(lab, sweep, tmp_path):
@@ -119,9 +119,9 @@ def test_stores_are_exported_and_merged(lab, sweep, tmp_path, capsys):
     assert main(["store", "export", str(lab.store_folder), str(file)]) == 0
     assert "8 runs are in" in capsys.readouterr().out
     assert main(["store", "import", str(other), str(file)]) == 0
-    assert "8 runs taken in, 0 were here already" in capsys.readouterr().out
+    assert "8 runs imported, 0 were already there" in capsys.readouterr().out
     assert main(["sweep", str(lab.path), "--store", str(other)]) == 0
-    assert "(8 were before)" in " ".join(capsys.readouterr().out.split())
+    assert "(8 from before)" in " ".join(capsys.readouterr().out.split())
     file.write_text("nonsense\n")
     assert main(["store", "import", str(other), str(file)]) == 1
     assert "line 1 is not an exported run" in error_of(capsys)
@@ -131,7 +131,7 @@ def test_stores_are_exported_and_merged(lab, sweep, tmp_path, capsys):
 def test_recipes_are_checked_and_shown(lab, capsys):
     assert main(["recipes", str(lab.path)]) == 0
     told = capsys.readouterr().out
-    assert "6 runs: 1 seed, classes 0, 1 one at a time" in told
+    assert f"6 runs: 1 seed, classes 0, 1 one at a time; {lab.CELLS} with originals and references" in told
     assert main(["recipes", str(lab.path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == 6
     assert main(["recipes"]) == 0

@@ -183,7 +183,7 @@ def test_help_imports_no_torch():
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--device", "mps"], "has no float64"),
+        (["--device", "mps"], "lacks float64"),
         (["--problem", "digit"], "did you mean 'digits'"),
         (["--evaluate-every", "-1"], "evaluate_every is -1"),
         (["--normalise", "none"], "--normalise needs --model"),
@@ -198,7 +198,7 @@ def test_what_people_get_wrong_is_one_line(words, told, tmp_path, capsys):
 def test_a_device_that_is_not_there(tmp_path, capsys):
     for command in (["train"], ["unlearn", "cup", "--classes", "3"], ["trace", "cup", "--classes", "3"]):
         assert main([*command, "--device", "cuda", "--out", str(tmp_path / "out")]) == 1
-        assert "torch finds no CUDA device here; use cpu, or auto" in error_of(capsys)
+        assert "torch finds no CUDA device; use cpu or auto" in error_of(capsys)
     assert main(["train", *QUICK, "--device", "auto", "--out", str(tmp_path / "out")]) == 0
     assert yaml.safe_load((tmp_path / "out" / "config.yaml").read_text())["device"] == "cpu"
 

@@ -74,10 +74,10 @@ def test_a_target_that_is_not_met_exits_with_4_and_leaves_the_compromise(tiny, t
         (["--until", "UA>=120"], "between 0 and 100"),
         (["--until", "SPEED>=1"], "unknown score"),
         (["--until", "UA>=0.95"], "UA>=0.95 asks for 0.95 %; write UA>=95, or UA>=0.95% if that is what you mean"),
-        (["--keep", "RA>=99"], "nothing to forget until"),
-        (["--until", ""], "nothing to forget until"),
+        (["--keep", "RA>=99"], "until is empty"),
+        (["--until", ""], "until is empty"),
         (["--until", "UA>=90", "--keep", "UA<=80"], "exclude each other"),
-        (["retrain", "--until", "UA>=90"], "Retrain starts over"),
+        (["retrain", "--until", "UA>=90"], "Retrain trains from scratch"),
     ],
 )
 def test_what_is_mistyped_is_one_line_before_anything_is_trained(tiny, tmp_path, capsys, words, message):
@@ -91,6 +91,6 @@ def test_what_is_mistyped_is_one_line_before_anything_is_trained(tiny, tmp_path,
 
 def test_an_original_that_meets_the_target_is_no_run(tiny, tmp_path, capsys):
     assert tiny("--until", "UA<=99") == 0
-    assert "the original meets UA<=99 already" in capsys.readouterr().out
+    assert "the original already meets UA<=99" in capsys.readouterr().out
     kept = [(tmp_path / "run" / f"{name}.safetensors").read_bytes()[-64:] for name in ("original", "model")]
     assert kept[0] == kept[1]

@@ -300,4 +300,4 @@ def test_nobody_is_told_to_allow_what_is_allowed_already():
     for allowed in (replace(method, gamma=1.0), replace(method, budget=1.0)):
         told = replace(short, method=allowed).missed
         assert "budget 1" not in told
-        assert "A longer run may find a way" in told
+        assert "A longer run may help" in told

@@ -73,7 +73,7 @@ def test_a_task_that_brings_its_scorer_is_scored_by_it_everywhere():
     met = unlearn(trained(), here, method, task=Weighed(), until="UA>=40")
     assert (met.met, met.seen.ua) == (True, 0.5)
     assert met.steered_on == {"forget": 40, "retain": 80, "validation_source": "half of test"}
-    with pytest.raises(GradPivotError, match="RA is no score of Weighing; ask for UA"):
+    with pytest.raises(GradPivotError, match="Weighing does not provide RA; use UA"):
         unlearn(trained(), here, method, task=Weighed(), until="RA>=40")
     with pytest.raises(GradPivotError, match="a trace is a frontier of RA, UA, TA and MIA"):
         trace(trained(), here, task=Weighed())

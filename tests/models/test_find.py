@@ -197,7 +197,7 @@ def test_models_of_torchvision(module):
     assert model.model.weights is None
     with pytest.raises(GradPivotError, match="no model 'fcn_resnet50'"):
         find_model("torchvision:fcn_resnet50", COLOUR)
-    with pytest.raises(GradPivotError, match="3 channels, and the images have 1"):
+    with pytest.raises(GradPivotError, match="3 channels, but the images have 1"):
         find_model("torchvision:resnet18", GREY)
 
 

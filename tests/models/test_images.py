@@ -21,7 +21,7 @@ def test_what_is_no_normalisation(how):
 
 
 def test_numbers_that_cannot_be():
-    with pytest.raises(GradPivotError, match="mean has 3 numbers and the images 1 channels"):
+    with pytest.raises(GradPivotError, match="mean has 3 numbers, but images have 1 channels"):
         Images(channels=1).normalised("cifar10")
     for std in ("0.5/0", "0.5/-1", "0.5/nan"):
         with pytest.raises(GradPivotError, match="finite and > 0"):

@@ -15,7 +15,7 @@ from gradpivot.evaluate.scores import Scores, wilson_interval
 from gradpivot.results.comparison import Comparison
 from gradpivot.results.frontier import Frontier, Point
 from gradpivot.results.pareto import epsilon_to, hypervolume, nondominated
-from gradpivot.results.selection import Condition, parse_conditions
+from gradpivot.results.selection import Condition, check_metric, parse_conditions
 
 shares = st.floats(0, 1).map(lambda x: round(x, 3))
 clouds = st.lists(st.tuples(shares, shares, shares, shares), min_size=1, max_size=6)
@@ -104,6 +104,13 @@ def test_diverged_runs_count_as_nothing_and_are_never_picked():
     assert lost not in f.nondominated()
     with pytest.raises(GradPivotError, match="lower lr or set max_norm"):
         frontier(lost).pick("UA>=0")
+
+
+def test_scores_are_named_as_in_the_tables():
+    assert check_metric("MIA-SVC") == check_metric("mia_svc") == "mia_svc"
+    assert str(parse_conditions("MIA-SVC>=5")[0]) == "MIA-SVC>=5"
+    with pytest.raises(GradPivotError, match=r"unknown score 'UX'. Choose from RA, UA, TA, MIA, MIA-SVC"):
+        parse_conditions("UX>=5")
 
 
 def test_picks_by_condition():
@@ -203,3 +210,24 @@ def test_a_frontier_of_generators_is_judged_by_fidelity_and_ua():
     assert again == replace(found, points=[replace(p, history={}) for p in points])
     with pytest.raises(GradPivotError, match="is a generator"):
         _ = points[0].classification
+
+
+def test_an_undetermined_mia_of_the_reference_takes_no_part():
+    chance = replace(scores(1, 1, mia=0.1), mia_accuracy=0.52, mia_determined=False)
+    known = frontier(point(0.9, 0.8), point(0.6, 1.0), reference=chance)
+    assert known.metrics == ("ra", "ua", "ta")
+    assert known.hypervolume() == known.hypervolume(("ra", "ua", "ta")) == known.to_dict()["hypervolume_without_mia"]
+    assert known.distance() == pytest.approx(math.hypot(0.1, 0.2))
+    assert frontier(point(0.9, 0.8)).distance(chance) == pytest.approx(math.hypot(0.1, 0.2))
+    again = Frontier.from_dict(json.loads(json.dumps(known.to_dict())))
+    assert (again.metrics, again.hypervolume()) == (known.metrics, known.hypervolume())
+    sure = replace(known, reference=replace(chance, mia_determined=True))
+    assert sure.metrics == ("ra", "ua", "ta", "mia")
+    assert sure.distance() > known.distance()
+
+
+def test_a_comparison_has_the_metrics_of_its_retrained_model():
+    model = Point(label="", settings={}, scores=replace(scores(1, 1), mia_determined=False))
+    known = Comparison(title="", problem={}, original=point(1, 0), retrained=model, frontiers=[frontier(point(1, 1))])
+    assert (known.metrics, known.undetermined) == (("ra", "ua", "ta"), ("mia",))
+    assert replace(known, retrained=None).undetermined == ()

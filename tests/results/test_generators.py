@@ -112,7 +112,7 @@ def test_without_a_retrained_model_there_is_no_delta_and_the_largest_sum_is_show
 def test_a_diverged_reference_is_none() -> None:
     table = only([cup(0.5, 0.2), made_record("retrained", None)])
     assert series(table, "CUP").delta is None
-    assert any("diverged and is no reference" in note for note in table.notes)
+    assert any("diverged and is not used as a reference" in note for note in table.notes)
 
 
 @settings(deadline=None, max_examples=40)
@@ -207,11 +207,11 @@ def test_kinds_are_told_apart_and_a_mix_is_refused(record: Any) -> None:
     assert are_generators(made_sweep())
     assert not are_generators([record()])
     assert not are_generators([])
-    with pytest.raises(GradPivotError, match="1 records are of generators and 2 of classifiers"):
+    with pytest.raises(GradPivotError, match="1 records are from generators and 2 from classifiers"):
         are_generators([record(), cup(0.5, 0.5), record()])
-    with pytest.raises(GradPivotError, match="1 records are of generators and 1 of classifiers"):
+    with pytest.raises(GradPivotError, match="1 records are from generators and 1 from classifiers"):
         compare_generators([record(), cup(0.5, 0.5)])
-    with pytest.raises(GradPivotError, match="are of classifiers"):
+    with pytest.raises(GradPivotError, match="are from classifiers"):
         compare_generators([record()])
     with pytest.raises(GradPivotError, match="is a classifier"):
         generation(record().point)
@@ -226,7 +226,7 @@ def test_nothing_to_compare_is_refused() -> None:
 
 @pytest.mark.parametrize("change", [{"rescale": 500.0}, {"frechet": (Frechet(1.0, "inception-2015", 600, 1500),)}])
 def test_another_scale_or_other_features_are_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(GradPivotError, match="compare at one only"):
+    with pytest.raises(GradPivotError, match="H and Δ cannot be compared"):
         compare_generators([cup(0.0, 0.9), cup(0.5, 0.2, **change)])
 
 

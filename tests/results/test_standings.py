@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,9 +111,9 @@ def test_without_a_reference_there_is_no_delta_and_a_note(record: Build) -> None
     assert mean(row, "delta") is None
     assert mean(row, "hypervolume") == pytest.approx(0.2 + 0.81 - 0.18)
     assert row.sets[0].shown is runs[1].point  # the larger sum
-    assert "No retrained model for class 3, seed 0: Δ cannot be given there; run Retrain." in table.notes
+    assert "No retrained model for class 3, seed 0: Δ is unknown there; run Retrain." in table.notes
     lost = only(standings([*runs, record("retrained", None)]))
-    assert "The retrained model of class 3, seed 0 diverged and is no reference; run it again." in lost.notes
+    assert "The retrained model of class 3, seed 0 diverged and is not used as a reference; rerun it." in lost.notes
     assert mean(lost.series[0], "delta") is None
 
 
@@ -182,7 +183,7 @@ def test_sets_of_different_size_are_told(record: Build) -> None:
 def test_notes_of_the_caller_are_kept(record: Build) -> None:
     twice = record("run", key="k")
     found = standings([twice, twice], notes=["3 runs failed."])
-    assert found.notes[0].startswith("1 records came more than once")
+    assert found.notes[0].startswith("Ignored 1 duplicate records")
     assert found.notes[1:] == ("3 runs failed.",)
     assert found.to_dict()["notes"] == list(found.notes)
     assert standings([twice]).notes == ()
@@ -190,7 +191,7 @@ def test_notes_of_the_caller_are_kept(record: Build) -> None:
 
 def test_long_lists_of_gaps_are_cut_short(record: Build) -> None:
     runs = [record("run", seed=s) for s in range(20)]
-    assert any(n.endswith("and 8 more: Δ cannot be given there; run Retrain.") for n in only(standings(runs)).notes)
+    assert any(n.endswith("and 8 more: Δ is unknown there; run Retrain.") for n in only(standings(runs)).notes)
 
 
 def test_the_first_of_a_key_counts(record: Build) -> None:
@@ -198,9 +199,7 @@ def test_the_first_of_a_key_counts(record: Build) -> None:
     found = standings([first, second, first])
     assert mean(only(found).series[0], "hypervolume") == 0.5
     assert found.records == 1
-    assert found.notes == (
-        "2 records came more than once; the first of each key counts (1 of them had other scores than the first).",
-    )
+    assert found.notes == ("Ignored 2 duplicate records (1 with different scores).",)
 
 
 def test_of_several_references_the_first_by_key_counts(record: Build) -> None:
@@ -214,6 +213,42 @@ def test_the_undetermined_share_leaves_diverged_runs_out(record: Build) -> None:
     runs = [record("run", determined=False), record("run", label="b"), record("run", None)]
     assert only(standings(runs)).series[0].undetermined == 0.5
     assert only(standings([record("run", None)])).series[0].undetermined is None
+
+
+def undetermined(record: Record) -> Record:
+    scores = replace(record.point.scores, mia_accuracy=0.51, mia_determined=False)
+    return replace(record, point=replace(record.point, scores=scores))
+
+
+def test_an_undetermined_mia_is_left_out_for_the_whole_table(record: Build) -> None:
+    """Only one of two retrained models is at chance, and only some runs are; H and Δ have three axes everywhere."""
+    noisy = {0: 0.0, 1: 0.5}
+    runs = [record("run", (0.8, 0.5, 1, noisy[s]), series=n, seed=s) for s in noisy for n in ("CUP", "WS")]
+    runs[0] = undetermined(runs[0])
+    references = [record("retrained", seed=0), undetermined(record("retrained", seed=1))]
+    table = only(standings([*runs, *references]))
+    for row in table.series:
+        assert [s.values["hypervolume"] for s in row.sets] == pytest.approx([0.4, 0.4])
+        assert [s.values["delta"] for s in row.sets] == pytest.approx([math.hypot(0.2, 0.5)] * 2)
+        assert [s.values["mia"] for s in row.sets] == [0.0, 0.5]
+    assert {ranking.criterion: ranking.estimate.mean for ranking in table.rankings}["hypervolume"] == pytest.approx(0.4)
+    assert table.undetermined == ("mia",)
+    assert table.to_dict()["undetermined"] == ["mia"]
+    note = "MIA is undetermined for 1 of 2 retrained models (members and non-members look alike); H and Δ leave it out."
+    assert note in table.notes
+
+
+def test_a_mia_that_is_undetermined_everywhere_is_noted_in_one_line(record: Build) -> None:
+    table = only(standings([record("run", (1, 1, 1, 0)), undetermined(record("retrained"))]))
+    assert (mean(table.series[0], "hypervolume"), mean(table.series[0], "delta")) == (1, 0)
+    assert any("MIA is undetermined here (members and non-members look alike)" in note for note in table.notes)
+
+
+def test_an_undetermined_run_does_not_decide(record: Build) -> None:
+    """What counts is the control: a method cannot drop the axis on which it is bad."""
+    table = only(standings([undetermined(record("run", (1, 1, 1, 0.5))), record("retrained")]))
+    assert mean(table.series[0], "hypervolume") == 0.5
+    assert table.undetermined == ()
 
 
 def test_tables_and_series_stand_in_order(record: Build) -> None:
@@ -248,7 +283,7 @@ def test_models_belong_to_all_protocols_but_not_to_other_places(record: Build) -
 def test_nothing_to_compare_and_broken_scores_say_what_to_do(record: Build) -> None:
     with pytest.raises(GradPivotError, match="no finished run"):
         standings([record("retrained")])
-    with pytest.raises(GradPivotError, match="not a number; run it again"):
+    with pytest.raises(GradPivotError, match="not a number; rerun it"):
         standings([record("run", (float("nan"), 1, 1, 1))])
     with pytest.raises(GradPivotError, match="'mnist'; it has cifar10, svhn"):
         standings([record("run")], beside="mnist")
@@ -262,7 +297,7 @@ def test_the_paper_stands_beside_its_problems_and_as_context(record: Build) -> N
     assert ours.paper(ours.series[0], "hypervolume_svc", "3") is not None
     digits = only(standings([record("run")]))
     assert digits.dataset is None
-    assert "The paper has no digits, class-wise." in digits.notes
+    assert not any("The paper has no" in note for note in digits.notes)
     context = only(standings([record("run")], beside="cifar10"))
     assert (context.dataset, context.context) == ("cifar10", True)
     assert any("context" in note for note in context.notes)

@@ -44,7 +44,7 @@ def test_and_statistics_of_one_sample():
     data = TensorDataset(*(part[[0, 40, 41, 80]] for part in blobs().tensors))
     split = ForgetSplit.by_index(data, blobs(seed=1), [0, 1, 2])
     told, done = steps_made(split, GA(epochs=1, batchnorm="recalibrate"))
-    assert "one sample to keep has no variance" in told
+    assert "a single retain sample has no variance" in told
     assert not done
 
 
@@ -146,8 +146,8 @@ class Own(Classification):
 @pytest.mark.parametrize(
     ("kind", "found", "told"),
     [
-        ("class", torch.ones(10), r"the degree that Own.forgetting gives has the shape \(10,\) for 2 samples"),
-        ("random", torch.ones(2, 5), r"the doubt that Own.forgetting gives has the shape \(2, 5\) for 2"),
+        ("class", torch.ones(10), r"the degree from Own.forgetting has the shape \(10,\) for 2 samples"),
+        ("random", torch.ones(2, 5), r"the uncertainty from Own.forgetting has the shape \(2, 5\) for 2"),
         ("random", torch.tensor([0.5, 9.46]), r"is 9\.46; return a probability between 0 and 1"),
     ],
 )
@@ -157,7 +157,7 @@ def test_degrees_that_are_not_of_samples_are_refused(kind, found, told):
         split = ForgetSplit.random(blobs(), blobs(seed=1), 0.1)
     message, done = steps_made(split, CUP(), task=Own(found))
     assert re.search(told, message)
-    assert message.endswith("no gamma of others), which needs none")
+    assert message.endswith("other methods: no gamma)")
     assert not done
     check_run(trained(), split, CUP(dial="angle"), Own(found))
 

@@ -78,9 +78,9 @@ def test_the_task_is_part_of_what_identifies_a_run():
     ("ua", "steps", "kind", "told"),
     [
         (0.69, 50, "class", None),
-        (0.2, 50, "class", "asked for UA 71.0 %, reached 20.0 %: more would have cost too much of what is kept; a"),
+        (0.2, 50, "class", "asked for UA 71.0 %, reached 20.0 %: forgetting more would exceed the retain-loss budget"),
         (0.2, 5, "class", "5 steps are few"),
-        (0.2, 50, "random", "A retrained model recognises most single records, too"),
+        (0.2, 50, "random", "A retrained model also classifies most single records correctly"),
     ],
 )
 def test_a_degree_that_was_missed_is_told(ua, steps, kind, told):

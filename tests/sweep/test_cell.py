@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given, strategies as st
@@ -115,3 +115,54 @@ def test_cells_of_a_recipe(tmp_path):
     assert [cell.forget for cell in cells[:6:2]] == ["3", "5", "10 %"]
     assert {cell.protocol for cell in cells if cell.role == "run"} == {"clean"}
     assert all(dict(cell.method) == SETTING.training for cell in cells if cell.role == "retrained")
+
+
+# Worlds of an audit
+
+WORLD = replace(CELL, seed=5, target={"kind": "class", "classes": [3], "world": 5, "worlds_seed": 0})
+
+
+def test_keys_without_a_world_are_what_they_were():
+    """Stores of earlier versions stay valid: the digests are spelled out here."""
+    described = {n: v for n, v in asdict(SETTING).items() if n not in ("retain_scored", "judging")}
+    assert CELL.original_key == digest_of({"original": described, "seed": 0})
+    assert CELL.key == digest_of(asdict(CELL))
+    assert CELL.world is None
+    assert CELL.forget == "3"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target": {**WORLD.target, "world": 6}}, {"target": {**WORLD.target, "worlds_seed": 1}},
+        {"target": {**WORLD.target, "classes": [4]}}, {"target": CELL.target}, {"seed": 6},
+        {"setting": replace(SETTING, data="other")},
+    ],
+)  # fmt: skip
+def test_a_shadow_depends_on_the_training_data_of_its_world(change):
+    other = replace(WORLD, **change)
+    assert other.original_key != WORLD.original_key
+    assert other.key != WORLD.key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"method": CUP(gamma=0.4).to_dict()}, {"series": "Mine"}, {"role": "retrained"}, {"protocol": "paper"},
+        {"setting": replace(SETTING, retain_scored=7)}, {"setting": replace(SETTING, original="pretrained")},
+    ],
+)  # fmt: skip
+def test_all_methods_share_the_shadow_of_a_world(change):
+    other = replace(WORLD, **change)
+    assert other.original_key == WORLD.original_key
+    assert other.key != WORLD.key
+
+
+def test_a_world_is_named_with_its_forget_set():
+    world = {"world": 5, "worlds_seed": 0}
+    assert WORLD.forget == "3 (world 5)"
+    assert replace(WORLD, target={"kind": "random", "fraction": 0.1, "seed": 0, **world}).forget == "10 % (world 5)"
+    assert replace(WORLD, target={"kind": "index", "indices": [4, 5], **world}).forget == "2 records (world 5)"
+    assert WORLD.world == 5
+    again = Cell.from_dict(json.loads(json.dumps(WORLD.to_dict())))
+    assert (again.key, again.original_key) == (WORLD.key, WORLD.original_key)

@@ -41,6 +41,24 @@ def test_time_left_is_the_mean_of_the_series_over_the_workers(lab, monkeypatch):
     assert clock.useful <= 1
 
 
+def test_originals_to_train_add_to_the_time_left(lab, monkeypatch):
+    monkeypatch.setattr(clocks.time, "monotonic", lambda: 100.0)
+
+    class Training(lab.Inline):
+        def under_way(self):
+            return {"shadow": Pace(0.0, 0.5, 3.0)}
+
+    lab.sweep()
+    clock = Clock(Training())
+    run = next(record for record in lab.store().records() if record.series == "CUP")
+    clock.count(replace(run, provenance={"timing": {"unlearning": 3.0, "total": 4.0}}), 4.0)
+    clock.count_training(5.0)
+    clock.count_training(7.0)
+    cells = {"0": cell_of(lab, "CUP")}
+    assert clock.left(cells, ["shadow"]) == pytest.approx(4 + 3)
+    assert clock.left(cells, ["shadow", "other", "third"]) == pytest.approx(4 + 3 + 2 * 6)
+
+
 def test_before_the_first_run_ends_the_pace_of_those_under_way_tells_the_time_left(lab, monkeypatch):
     paces = {}
 

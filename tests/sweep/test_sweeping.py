@@ -91,7 +91,7 @@ def test_damaged_files_are_named_and_done_again_with_the_same_numbers(lab, expec
 def test_what_peoples_code_raises_is_one_line_and_the_rest_is_done(lab):
     trouble = lab.say("raise")
     store = lab.store()
-    state = Sweep(lab.recipe, lab.setting, store, lab.Inline()).run()
+    state = Sweep(lab.cells, store, lab.Inline()).run()
     assert (state.done, state.failed, state.is_whole) == (lab.CELLS - 3, 3, False)
     failures = store.failures()
     assert {reason for _, _, reason in failures} == {"RuntimeError: my loss is broken"}
@@ -123,7 +123,7 @@ def test_a_series_that_only_fails_is_given_up_and_the_others_go_on(lab, monkeypa
     hopeless = "BS: {method: bs, lr: [0.01, 0.02], low: 9, high: 10}"
     lab.path.write_text(lab.path.read_text().replace("GA: {method: ga}", hopeless))
     store = lab.store()
-    state = Sweep(lab.recipe, lab.setting, store, lab.Inline(slots=1)).run()
+    state = Sweep(lab.cells, store, lab.Inline(slots=1)).run()
     assert (state.done, state.failed) == (8, 4)
     reasons = [reason for *_, reason in store.failures()]
     assert sum(reason.startswith("skipped, the first 1 failed") for reason in reasons) == 3
@@ -181,7 +181,7 @@ def test_what_is_lost_is_tried_three_times(lab):
 
     engine = Engine()
     store = lab.store()
-    state = Sweep(lab.recipe, lab.setting, store, engine).run()
+    state = Sweep(lab.cells, store, engine).run()
     assert (state.done, state.failed) == (lab.CELLS - 1, 1)
     assert sum(engine.is_lost(job) for job in engine.seen) == 3
     assert "its worker died, 3 times" in store.failures()[0][2]
@@ -219,7 +219,7 @@ def test_runs_finished_elsewhere_are_passed_over_and_counted(lab, tmp_path):
 def test_what_others_have_claimed_is_waited_for(lab, monkeypatch):
     """All is claimed by another sweep, which then dies: its claims lapse and we do the work."""
     other = lab.store()
-    keys = list(Sweep(lab.recipe, lab.setting, other, lab.Inline()).keys)
+    keys = list(Sweep(lab.cells, other, lab.Inline()).keys)
     other.claim(keys, len(keys))
     seen: list[State] = []
 
@@ -229,7 +229,7 @@ def test_what_others_have_claimed_is_waited_for(lab, monkeypatch):
             other.release()
 
     store = lab.store()
-    state = Sweep(lab.recipe, lab.setting, store, lab.Inline()).run(watch)
+    state = Sweep(lab.cells, store, lab.Inline()).run(watch)
     assert state.is_whole
     assert max(s.elsewhere for s in seen) == len(keys)
     assert store.claimed_elsewhere() == 0
@@ -257,7 +257,7 @@ def test_diverged_runs_are_counted_and_scored_zero(lab):
 
 def test_a_checkpoint_is_removed_with_its_run_and_a_damaged_one_does_no_harm(lab, expected):
     store = lab.store()
-    sweep = Sweep(lab.recipe, lab.setting, store, lab.Inline())
+    sweep = Sweep(lab.cells, store, lab.Inline())
     for key in sweep.keys:
         path = store.checkpoint_path(key)
         path.parent.mkdir(exist_ok=True)
@@ -274,7 +274,7 @@ def test_a_checkpoint_is_removed_with_its_run_and_a_damaged_one_does_no_harm(lab
 def test_progress_adds_up(lab):
     seen: list[State] = []
     store = lab.store()
-    Sweep(lab.recipe, lab.setting, store, lab.Inline()).run(lambda state: seen.append(replace(state)))
+    Sweep(lab.cells, store, lab.Inline()).run(lambda state: seen.append(replace(state)))
     last = seen[-1]
     assert (last.done, last.running, last.seconds_left) == (lab.CELLS, 0, 0)
     assert [s.done for s in seen] == sorted(s.done for s in seen)
@@ -297,10 +297,10 @@ def test_standing_says_how_far_it_is():
     ]  # fmt: skip
 
 
-def test_a_log_gets_a_line_every_half_minute(monkeypatch, capsys):
+def test_a_log_gets_a_line_every_ten_seconds(monkeypatch, capsys):
     now = 0.0
     monkeypatch.setattr(console.time, "monotonic", lambda: now)
     with console.watched_sweep("mine", as_json=False) as watch:
-        for now in (0.0, 10.0, 29.0, 31.0, 40.0, 60.0, 62.0):  # noqa: B007 - the clock reads it
+        for now in (0.0, 5.0, 9.0, 11.0, 15.0, 20.0, 22.0):  # noqa: B007 - the clock reads it
             watch(State(total=4, done=1))
     assert capsys.readouterr().err == "mine  1/4 done, 0 running, 0 failed, 0 diverged\n" * 2

@@ -22,6 +22,7 @@ from gradpivot.evaluate.generators.scores import GenerationScores
 from gradpivot.experiments.recipes.reading import load_recipe
 from gradpivot.results.record import Record
 from gradpivot.sweep import work
+from gradpivot.sweep.cell import cells_of
 from gradpivot.sweep.store.store import Store
 from gradpivot.sweep.sweeping import Sweep
 from lab import InlineEngine
@@ -52,7 +53,7 @@ def swept(
     setting, judge = (make(recipe.problem, 1, "cpu") for make in (work.setting_of, work.judge_setting))
     work.check_targets(recipe.problem, [target for some in recipe.forget for target in some.targets])
     store, engine = Store(folder / "store", create=True), InlineEngine()
-    Sweep(recipe.suited(work.own_settings(recipe.problem)), setting, store, engine, judge).run()
+    Sweep(cells_of(recipe.suited(work.own_settings(recipe.problem)), setting), store, engine, judge).run()
     return store, engine, store.records()
 
 
@@ -140,7 +141,7 @@ def test_a_finished_sweep_of_generators_runs_nothing_again(tmp_path, monkeypatch
     assert again.pictures == original.pictures
     recipe, engine = load_recipe(tmp_path / "recipe.yaml"), InlineEngine()
     recipe = recipe.suited(work.own_settings(recipe.problem))
-    state = Sweep(recipe, cell.setting, store, engine, work.judge_setting(recipe.problem, 1, "cpu")).run()
+    state = Sweep(cells_of(recipe, cell.setting), store, engine, work.judge_setting(recipe.problem, 1, "cpu")).run()
     assert (state.done, engine.seen) == (5, [])
     store.close()
 

@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 from gradpivot import CUP, ForgetSplit, trace, unlearn
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.scores import Scores
-from gradpivot.targets.choice import choose, expected_row, recommend
+from gradpivot.targets.choice import choose, expected_scores, recommend
 from gradpivot.tasks.classification import Classification
 from gradpivot.testing.problems import Guarded, blobs, trained
 
@@ -64,7 +64,7 @@ def test_of_equally_near_points_the_one_that_forgets_least():
 def test_a_forgotten_class_is_expected_to_be_gone():
     split = guarded()
     steering = replace(split, test=split.validation, validation=None)
-    row = expected_row(trained(), steering, Classification())
+    row = expected_scores(trained(), steering, Classification()).row
     assert row[1] == row[3] == 1
     assert row[0] > 0.95
     model, kept = trained(), steering.test_indices
@@ -76,7 +76,7 @@ def test_a_forgotten_class_is_expected_to_be_gone():
 def test_other_samples_are_expected_to_be_like_never_seen_ones():
     split = guarded("random")
     steering = replace(split, test=split.validation, validation=None)
-    ra, ua, ta, mia = expected_row(trained(), steering, Classification())
+    ra, ua, ta, mia = expected_scores(trained(), steering, Classification()).row
     assert ua == pytest.approx(1 - ta)
     assert 0 <= mia < 1
     assert ra > 0.95
@@ -129,7 +129,7 @@ def test_one_validation_sample_is_too_few():
     one = TensorDataset(*(part[:1] for part in blobs(seed=1).tensors))
     split = ForgetSplit.random(blobs(), one, 0.2)
     with pytest.raises(GradPivotError, match="needs two"):
-        expected_row(trained(), split, Classification())
+        expected_scores(trained(), split, Classification())
 
 
 def test_a_trace_recommends_without_a_reference():
@@ -138,5 +138,19 @@ def test_a_trace_recommends_without_a_reference():
     choice = traced.recommend()
     assert choice.result is traced.results[choice.index]
     assert choice.seen[1] == choice.result.scores.ua
-    with pytest.raises(GradPivotError, match="lost its models"):
+    with pytest.raises(GradPivotError, match="has no models"):
         replace(traced, recommended=None).recommend()
+
+
+def test_an_undetermined_mia_takes_no_part():
+    """A model that gives members and held-out data the same confidence has no MIA to compare."""
+    split = guarded()
+    model = trained()
+    with torch.no_grad():
+        model.layers[-1].weight.zero_()
+        model.layers[-1].bias.zero_()
+    choice = recommend(model, split, candidates())
+    assert not choice.mia_determined
+    assert choice.to_dict()["mia_determined"] is False
+    assert choice.estimate == pytest.approx(float(np.linalg.norm(np.subtract(choice.seen, choice.expected)[:3])))
+    assert "without MIA" in choice.reason

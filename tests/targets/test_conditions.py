@@ -20,6 +20,11 @@ def test_both_forms_say_the_same():
     assert typed.metrics_keep == {"ra", "ta"}
 
 
+def test_attacks_may_be_asked_for():
+    assert Targets.read("MARGIN_AUC<=55, RELEARN<=20").until == Targets.read({"margin_auc": 0.55, "relearn": 0.2}).until
+    assert str(Targets.read("rmia<=60")) == "RMIA<=60"
+
+
 def test_only_a_lower_bound_on_ua_tells_the_degree():
     assert Targets.read("UA>=95, UA>90").asked_ua() == 0.95
     assert Targets.read("UA>=95, MIA>=90").asked_ua() is None
@@ -32,18 +37,19 @@ def test_only_a_lower_bound_on_ua_tells_the_degree():
     ("until", "keep", "message"),
     [
         ("UA>=120", None, "between 0 and 100"),
-        ("SPEED>=3", None, "the scores are ra, ua, ta, mia, auc"),
-        ("", None, "nothing to forget until"),
-        (None, "RA>=99", "nothing to forget until"),
-        ({}, None, "nothing to forget until"),
+        ("SPEED>=3", None, "Choose from RA, UA, TA, MIA, AUC"),
+        ("", None, "until is empty"),
+        (None, "RA>=99", "until is empty"),
+        ({}, None, "until is empty"),
         ("UA>=95", "UA<90", "UA>=95 and UA<90 exclude each other"),
         ("UA>=95", "UA<95", "exclude each other"),
         ("UA>100", None, "no model can meet UA>100"),
+        ("MARGIN_AUC<=40", None, "MARGIN-AUC is between 50 and 100 %"),
         ("AUC<=40", None, "AUC is between 50 and 100 %"),
         ("AUC>=60", None, "write AUC<=60"),
         ("UA>=9.5.1", None, "cannot read the condition"),
-        ({"ua": "much"}, None, "give a fraction"),
-        ({"ua": None}, None, "give a fraction"),
+        ({"ua": "much"}, None, "pass a fraction"),
+        ({"ua": None}, None, "pass a fraction"),
         ({"ua": float("nan")}, None, "between 0 and 100"),
     ],
 )

@@ -14,7 +14,7 @@ from gradpivot.runs.run import Running
 from gradpivot.runs.training import train_model
 from gradpivot.targets.conditions import Targets
 from gradpivot.targets.controller import search_for
-from gradpivot.testing.problems import Guarded, blobs, trained
+from gradpivot.testing.problems import Guarded, TinyNet, blobs, trained
 
 QUICK = CUP(epochs=3, batch_size=8)
 
@@ -144,13 +144,13 @@ def test_another_method_walks_its_line():
 
 
 def test_a_method_that_starts_over_is_refused():
-    with pytest.raises(GradPivotError, match="Retrain starts over"):
+    with pytest.raises(GradPivotError, match="Retrain trains from scratch"):
         unlearn(trained(), split(), Retrain(), until="UA>=50")
 
 
 @pytest.mark.parametrize("options", [{"keep": {"ra": 0.9}}, {"until": {}}])
 def test_until_is_needed(options):
-    with pytest.raises(GradPivotError, match="nothing to forget until"):
+    with pytest.raises(GradPivotError, match="until is empty"):
         unlearn(trained(), split(), **options)
 
 
@@ -190,3 +190,44 @@ def test_a_finished_run_of_something_else_is_refused(tmp_path):
     torch.save({"key": "another"}, tmp_path / "checkpoint.1.done.pt")
     with pytest.raises(GradPivotError, match="belongs to another run"):
         unlearn(trained(), split(), QUICK, until="UA>=60", checkpoint=tmp_path / "checkpoint.pt")
+
+
+def overfitted() -> torch.nn.Module:
+    """A model that has learned the random labels of :func:`noise` by heart."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = TinyNet()
+        features, labels = noise(0).tensors
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+        for _ in range(400):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model.train()(features), labels).backward()
+            optimizer.step()
+    return model.eval()
+
+
+def noise(seed: int, count: int = 60) -> TensorDataset:
+    generator = torch.Generator().manual_seed(seed)
+    return TensorDataset(torch.randn(count, 4, generator=generator), torch.randint(3, (count,), generator=generator))
+
+
+@pytest.mark.slow
+@pytest.mark.numeric
+@pytest.mark.parametrize("until", ["MARGIN_AUC<=55", "RMIA<=60", "RELEARN<=60"])
+def test_an_attack_may_be_the_target(until):
+    split = ForgetSplit.random(noise(0), noise(1, 200), 0.4)
+    model = overfitted()
+    options = {"references": [trained()]} if until.startswith("RMIA") else {}
+    result = unlearn(model, split, CUP(epochs=15, batch_size=8), until=until, **options)
+    name = until.partition("<")[0].lower()
+    assert result.tries, "the original is recognisable"
+    assert result.on_test.keys() == {name}
+    seen, bound = getattr(result.seen, name), result.targets.until[0].bound
+    assert result.met == (seen <= bound + 1e-9)
+    assert result.met or f"{until} binds" in result.verdict
+
+
+def test_rmia_without_references_is_refused_before_the_first_step():
+    with pytest.raises(GradPivotError, match="RMIA needs reference models") as error:
+        unlearn(trained(), split(), QUICK, until="RMIA<=60")
+    assert "\n" not in str(error.value)

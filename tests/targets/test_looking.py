@@ -9,12 +9,15 @@ from gradpivot import ForgetSplit
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.classifiers.evaluation import evaluate, predictions
 from gradpivot.evaluate.metrics.registry import steering_metrics
+from gradpivot.evaluate.relearning import RELEARN_STEPS, relearn_plan
 from gradpivot.targets.conditions import Seen
 from gradpivot.targets.looking import FORWARD, Looker, steering_split
 from gradpivot.tasks.classification import Classification
 from gradpivot.testing.problems import blobs, trained
 
 TASK = Classification()
+ALONE = [name for name in steering_metrics() if name != "rmia"]
+"""The metrics that need no reference models."""
 
 
 def some_split(kind: str = "class") -> ForgetSplit:
@@ -27,15 +30,15 @@ def some_split(kind: str = "class") -> ForgetSplit:
 @pytest.mark.parametrize("kind", ["class", "random"])
 def test_it_sees_what_an_evaluation_on_the_validation_data_sees(kind):
     steering = steering_split(some_split(kind))
-    seen = Looker(steering, TASK, 100.0).look(trained(), steering_metrics())
+    seen = Looker(steering, TASK, 100.0).look(trained(), ALONE)
     scores = evaluate(trained(), steering, TASK)
     assert (seen.ra, seen.ua, seen.ta, seen.mia) == scores.vector()
 
 
-@pytest.mark.parametrize("metric", steering_metrics())
+@pytest.mark.parametrize("metric", ALONE)
 def test_a_score_alone_is_that_among_all(metric):
     steering = steering_split(some_split())
-    everything = Looker(steering, TASK, 100.0).look(trained(), steering_metrics())
+    everything = Looker(steering, TASK, 100.0).look(trained(), ALONE)
     alone = Looker(steering, TASK, 100.0).look(trained(), {metric})
     assert getattr(alone, metric) == getattr(everything, metric)
 
@@ -95,3 +98,33 @@ def test_the_models_modes_stay():
     model = trained().train()
     Looker(steering_split(some_split()), TASK, 1.0).look(model, {"ua", "ra"})
     assert all(module.training for module in model.modules())
+
+
+def test_relearning_costs_its_gradients_and_its_passes():
+    split = steering_split(some_split())
+    looker, plan = Looker(split, TASK, 1000.0), relearn_plan(split)
+    seen = looker.look(trained(), {"relearn"})
+    assert looker.spent == pytest.approx((plan.gradients + FORWARD * len(RELEARN_STEPS) * len(plan.rest)) / 1000)
+    assert 0.9 < seen.relearn <= 1
+
+
+def test_the_margin_orders_like_the_confidence():
+    seen = Looker(steering_split(some_split()), TASK, 100.0).look(trained(), {"auc", "margin_auc"})
+    assert seen.margin_auc == seen.auc
+
+
+def test_rmia_compares_with_references_once():
+    split = steering_split(some_split())
+    with pytest.raises(GradPivotError, match="RMIA needs reference models; pass references="):
+        Looker(split, TASK, 100.0).look(trained(), {"rmia"})
+    looker = Looker(split, TASK, 100.0, references=[trained()])
+    assert looker.look(trained(), {"rmia"}).rmia == 0.5
+    first = looker.spent
+    looker.look(trained(), {"rmia"})
+    assert looker.spent == pytest.approx(1.5 * first)
+
+
+def test_too_few_samples_to_relearn_from_are_refused():
+    split = ForgetSplit.by_index(blobs(), blobs(seed=1), range(5), validation=blobs(seed=2))
+    with pytest.raises(GradPivotError, match="RELEARN needs more than 5"):
+        Looker(steering_split(split), TASK, 100.0).look(trained(), {"relearn"})

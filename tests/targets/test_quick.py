@@ -137,9 +137,9 @@ def test_it_stops_where_there_is_nothing_in_between():
 
 
 def test_what_it_refuses():
-    with pytest.raises(GradPivotError, match="not under it"):
+    with pytest.raises(GradPivotError, match="needs the dial"):
         continuation(Prepared.of(trained(), split(), WS()))
-    with pytest.raises(GradPivotError, match="not under it"):
+    with pytest.raises(GradPivotError, match="needs the dial"):
         continuation(Prepared.of(trained(), split(), CUP(dial="angle")))
     with pytest.raises(GradPivotError, match="2 or more"):
         continuation(Prepared.of(trained(), split(), CUP()), points=1)

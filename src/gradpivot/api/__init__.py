@@ -1,4 +1,4 @@
-"""The verbs: unlearn, trace, score. What the command line, sweeps and integrations go through."""
+"""The main functions: unlearn, trace, score and train."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The verb trace: a frontier, and the runs it came from."""
+"""trace: run a method over its knob and collect the frontier."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from gradpivot.api.shown import shown_progress
+from gradpivot.api.progress import show_progress
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import Scored, Scorer, Scores, standing_metrics
 from gradpivot.experiments import GAMMAS
@@ -28,15 +28,15 @@ __all__ = ["Trace", "check_traceable", "over_knob", "trace"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Trace(Frontier):
-    """A frontier together with the runs it came from.
+    """A frontier with its runs.
 
     Attributes:
-        results: One per point, in the same order, with the models.
-        original: The scores of the model before unlearning.
-        problem: What was forgotten from what, for reports.
-        shares: Where each point is on the line from the original (0) to the run (1), for a quick trace.
-        cost: What a quick trace took, in plain runs.
-        recommended: What :meth:`recommend` calls; it has the original, the split and the options of the trace.
+        results: One run per point, in the same order, with its model.
+        original: Scores of the original model.
+        problem: Description of the split, for reports.
+        shares: Position of each point on the line from the original (0) to the run (1), for a quick trace.
+        cost: Cost of a quick trace, relative to a single run.
+        recommended: Implements :meth:`recommend`; holds the original, the split and the options of the trace.
     """
 
     results: tuple[Result, ...] = ()
@@ -47,18 +47,21 @@ class Trace(Frontier):
     recommended: Callable[[tuple[Result, ...]], Choice] | None = field(default=None, repr=False, compare=False)
 
     def recommend(self) -> Choice:
-        """The point that is nearest to what a retrained model would be, chosen without one.
+        """Choose the point nearest to the expected scores of a retrained model, without training one.
 
-        Forget, retain and validation data are looked at; see :mod:`gradpivot.targets.choice`. Without validation data
-        in the split, half of the test data are taken for it: score the chosen model on ``split.with_validation()`` for
-        TA and MIA on data that had no part in the choice.
+        Uses forget, retain and validation data; see :mod:`gradpivot.targets.choice`. If the split has no validation
+        data, half of the test data serve as such. To score the chosen model on unused test data, use
+        ``split.with_validation()``.
+
+        Raises:
+            GradPivotError: If the trace has no models.
         """
         if self.recommended is None:
-            raise GradPivotError("this trace has lost its models; trace() again, and ask what it gives")
+            raise GradPivotError("this trace has no models; call trace() again and use its result")
         return self.recommended(self.results)
 
     def comparison(self, title: str | None = None) -> Comparison:
-        """The frontier beside the original model and the reference, ready for tables, figures and the page."""
+        """The frontier with the original and the reference, for tables, figures and the page."""
         retrained = self.reference and Point(label="Retrain", settings={}, scores=self.reference)
         return Comparison(
             title=title or f"{self.name} over {self.knob}",
@@ -70,7 +73,7 @@ class Trace(Frontier):
         )
 
     def draw(self, path: str | Path | None = None) -> Any:
-        """A matplotlib figure of the points in the (RA, UA) plane, saved to ``path`` if given."""
+        """Draw the points in the (RA, UA) plane with matplotlib; saves the figure to ``path`` if given."""
         from gradpivot.report import frontier_figure, save_figure
 
         figure = frontier_figure(self.comparison())
@@ -79,13 +82,13 @@ class Trace(Frontier):
         return figure
 
     def report(self, path: str | Path) -> None:
-        """Write the interactive page, one self-contained HTML file."""
+        """Write the interactive page as one self-contained HTML file."""
         from gradpivot.report import write_page
 
         write_page(self.comparison(), Path(path))
 
     def pick_result(self, condition: str | dict[str, float], best: str = "ra") -> Result:
-        """The run behind :meth:`pick`, with its model."""
+        """The run of the point that :meth:`pick` selects, with its model."""
         point = self.pick(condition, best)
         return next(r for p, r in zip(self.points, self.results, strict=True) if p is point)
 
@@ -104,50 +107,53 @@ def trace(
     progress: bool = False,
     **options: Unpack[Options],
 ) -> Trace:
-    """Run a method over its knob and gather the frontier; or, with ``quick``, run CUP once and score the line to it.
+    """Run a method over its knob and collect the frontier, or approximate it from one run with ``quick``.
 
     Args:
-        model: The trained model; it is not changed.
+        model: The trained model; not modified.
         split: What to forget.
-        method: The method with everything but its knob set; ``CUP()`` if not given.
-        gammas: The γ values for CUP; 0, 0.1, …, 1 if not given.
-        values: The same for a method with another knob (``forget_weight`` of WS, ``lr`` of GA).
-        reference: A retrained model's scores (or the result of running ``Retrain``), for Δ.
-        quick: One run under the dial to γ = 1, and points between the original and it where the frontier moves most;
-            see :mod:`gradpivot.targets.quick`. ``cost`` tells what it took.
-        points: How many points a quick trace has, 11 if not given.
-        checkpoint: A file for a quick trace to keep its run in; one that was killed continues from it.
-        progress: Show a bar.
+        method: The method, with every setting but its knob. Default: ``CUP()``.
+        gammas: Values of γ. Default: 0, 0.1, …, 1.
+        values: Values of another knob (``forget_weight`` of WS, ``lr`` of GA).
+        reference: Scores of a retrained model, or the result of running ``Retrain``, for Δ.
+        quick: Run once to γ = 1 and score points on the line from the original to the result, placed where the
+            frontier changes most; see :mod:`gradpivot.targets.quick`.
+        points: Number of points of a quick trace. Default: 11.
+        checkpoint: Checkpoint file of a quick trace; an interrupted one resumes from it.
+        progress: Whether to show a progress bar.
         **options: As for :func:`unlearn`: ``seed``, ``task``, ``factory``, ``workers``, ``retain_scored``,
             ``precision``, ``compile``, ``replicas``, ``scorer``.
 
     Returns:
-        A frontier that knows its hypervolume, its distance to the reference, its non-dominated points and how to pick
-        one (``frontier.pick("UA>=95", best="RA")``).
+        The frontier, with hypervolume, distance to the reference, non-dominated points and
+        ``frontier.pick("UA>=95", best="RA")``.
+
+    Raises:
+        GradPivotError: If the arguments don't go together, or the method or model cannot be traced.
     """
     method = method or CUP()
-    asked = {"gammas": gammas, "values": values} if quick else {"points": points, "checkpoint": checkpoint}
-    if wrong := [name for name, given in asked.items() if given is not None]:
+    unsupported = {"gammas": gammas, "values": values} if quick else {"points": points, "checkpoint": checkpoint}
+    if wrong := [name for name, given in unsupported.items() if given is not None]:
         raise GradPivotError(
-            f"{wrong[0]} was given, and a quick trace chooses its own points; pass points=…, or quick=False"
+            f"{wrong[0]} was given, but a quick trace chooses its own points; pass points=…, or quick=False"
             if quick
-            else f"{wrong[0]} was given without quick=True; add that, or leave {wrong[0]} out"
+            else f"{wrong[0]} was given without quick=True; add quick=True, or drop {wrong[0]}"
         )
     kept = None if checkpoint is None else Path(checkpoint)
-    # The run is kept until its line is scored: that may be interrupted, too.
+    # Keep the checkpoint until the line is scored, because scoring may be interrupted, too.
     running = replace(Running.of(**options), checkpoint=kept, keep_checkpoint=True)
     check_traceable(running.scoring)
     prepared = Prepared.of(model, split, method, running)
-    reference = _reference(reference, split, prepared)
+    reference = _reference_scores(reference, split, prepared)
     found: dict[str, Any]
-    with shown_progress(progress, f"{method.title} over {method.active_knob}") as report:
+    with show_progress(progress, f"{method.title} over {method.active_knob}") as report:
         if quick:
             line = continuation(prepared, points=POINTS if points is None else points, progress=report)
             found = line._asdict()
             if kept is not None and running.replicas.is_first:
                 kept.unlink(missing_ok=True)
         else:
-            found = {"results": _runs(prepared, over_knob(method, gammas, values), report)}
+            found = {"results": _run_all(prepared, over_knob(method, gammas, values), report)}
             found["original"] = prepared.original()
     shares = found.get("shares", ())
     return Trace(
@@ -164,28 +170,28 @@ def trace(
 
 
 def check_traceable(scorer: Scorer) -> None:
-    """Raise for models that are not scored by RA, UA, TA and MIA."""
+    """Raise if the models are not scored by RA, UA, TA and MIA."""
     if scorer.metrics != standing_metrics():
         raise GradPivotError(
-            "a trace is a frontier of RA, UA, TA and MIA, and a generator predicts no label; sweep it with a recipe, "
-            "which judges its samples (docs/generators.md), or run unlearn() for each value"
+            "a trace needs RA, UA, TA and MIA, and a generator predicts no labels; sweep it with a recipe, which "
+            "judges its samples (docs/generators.md), or run unlearn() for each value"
         )
 
 
-def _reference(reference: Scored | Result | None, given: ForgetSplit, prepared: Prepared) -> Scored | None:
-    """The reference's scores on the data that the points are scored on: half of the test data may steer the runs."""
+def _reference_scores(reference: Scored | Result | None, given: ForgetSplit, prepared: Prepared) -> Scored | None:
+    """The reference's scores on the same data as the points; half of the test data may be used for validation."""
     split, scores = prepared.split, reference.scores if isinstance(reference, Result) else reference
     if not isinstance(scores, Scores) or split is given or scores.n_test == len(split.test_indices):
         return scores
     if isinstance(reference, Result):
         return prepared.scorer.scores(reference.model, split)
     raise GradPivotError(
-        f"half of the test data steer these runs and the other {len(split.test_indices)} score them, but the "
-        f"reference's scores are on {scores.n_test}; make the split with .with_validation() for both"
+        f"these runs use half of the test data for validation and are scored on the other {len(split.test_indices)}, "
+        f"but the reference is scored on {scores.n_test}; use the same split.with_validation() for both"
     )
 
 
-def _runs(prepared: Prepared, methods: list[Method], report: Progress | None) -> tuple[Result, ...]:
+def _run_all(prepared: Prepared, methods: list[Method], report: Progress | None) -> tuple[Result, ...]:
     results = []
     for number, chosen in enumerate(methods, 1):
         results.append(Prepared.of(prepared.model, prepared.split, chosen, prepared.running).run())
@@ -199,13 +205,13 @@ def _points(results: tuple[Result, ...], shares: tuple[float, ...]) -> list[Poin
     if not shares:
         return points
 
-    def named(result: Result, share: float) -> str:
-        # A point that forgets next to nothing has no γ of its own: a run at 0 would be another model.
+    def label(result: Result, share: float) -> str:
+        # A point that forgets almost nothing has no γ: a run at γ = 0 gives another model.
         name = result.method.label if result.method.to_dict()["gamma"] else result.method.title
         return f"{name}, {share:.3g} of the line"
 
     return [
-        replace(p, label=named(r, s), settings={**p.settings, "share": s})
+        replace(p, label=label(r, s), settings={**p.settings, "share": s})
         for p, r, s in zip(points, results, shares, strict=True)
     ]
 
@@ -213,20 +219,20 @@ def _points(results: tuple[Result, ...], shares: tuple[float, ...]) -> list[Poin
 def over_knob(
     method: Method, gammas: Iterable[float] | None = None, values: Iterable[Any] | None = None
 ) -> list[Method]:
-    """The method at each value of its knob; 0, 0.1, …, 1 for γ and the paper's values otherwise, if none are given.
+    """The method at each value of its knob. Default: 0, 0.1, …, 1 for γ, the paper's values for other knobs.
 
     Raises:
-        GradPivotError: if it has no knob, another one, or there is no value.
+        GradPivotError: If the method has no knob or a different one, or there are no values.
     """
     if method.active_knob is None:
         raise GradPivotError(f"{method.title} has no knob to trace; run unlearn() once instead")
     if gammas is not None and (values is not None or method.active_knob != "gamma"):
-        dial = f", or put it under the dial: {type(method).__name__}(gamma=1)" if hasattr(method, "gamma") else ""
-        raise GradPivotError(f"{method.title} is traced over {method.active_knob}; give values=…, not gammas{dial}")
+        dial = f", or use the dial: {type(method).__name__}(gamma=1)" if hasattr(method, "gamma") else ""
+        raise GradPivotError(f"{method.title} is traced over {method.active_knob}; pass values=…, not gammas{dial}")
     chosen = values if gammas is None else gammas
     if chosen is None:
         chosen = GAMMAS if method.active_knob == "gamma" else type(method).paper_space[method.active_knob]
     methods = [replace(method, **{method.active_knob: value}) for value in chosen]
     if not methods:
-        raise GradPivotError(f"there is no {method.active_knob} to trace; give at least one value")
+        raise GradPivotError(f"there is no {method.active_knob} to trace; pass at least one value")
     return methods

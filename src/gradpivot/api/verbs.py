@@ -1,12 +1,12 @@
-"""The verbs that give one model or its scores: unlearn, score, train."""
+"""unlearn, score and train: one model or its scores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from gradpivot.api.shown import shown_progress
+from gradpivot.api.progress import show_progress
 from gradpivot.evaluate import Scored
 from gradpivot.experiments import find_problem
 from gradpivot.loop import Progress
@@ -46,38 +46,41 @@ def unlearn(
     scorer: Scorer | None = None,
     until: str | Mapping[str, float] | None = None,
     keep: str | Mapping[str, float] | None = None,
+    references: Sequence[nn.Module] = (),
 ) -> Result:
-    """Make a copy of ``model`` forget, and score it.
+    """Unlearn a copy of ``model`` and score it.
+
+    With ``until``, and for CUP on splits that are not by class, runs need validation data. If the split has
+    none, half of the test data serve as such and the other half gives the scores. Pass ``split.with_validation()`` to
+    score other methods on the same half.
 
     Args:
-        model: The trained model; it is not changed.
+        model: The trained model; not modified.
         split: What to forget; see :class:`gradpivot.ForgetSplit`.
-        method: How; ``CUP()`` if not given.
-        seed: Same seed, machine and thread count: the same numbers to the last digit.
-        task: How to run the model on a batch; classification of (input, label) batches if not given.
-        factory: Makes a newly initialised model, for ``Retrain``.
-        workers: Data-loading processes for data that are not tensors; never changes a number.
-        progress: Show a bar, or call a function with (steps done, steps in all).
-        checkpoint: A file to keep a resumable state in; a run that was killed continues from it.
-        retain_scored: Take RA on this many retain samples, the same random ones for every model; on all if not given.
-        precision: ``float32``, or ``bfloat16`` or ``float16`` for autocast around the losses; weights, Gram matrices
-            and scores are computed as ever.
-        compile: Let ``torch.compile`` make the losses' code.
-        replicas: The processes that do it together; all of the process group if there is one, and every one of them
-            must then call this. ``Replicas()`` for this process alone.
-        scorer: How what comes out is scored; if not given, the task's own scorer, RA, UA, TA and MIA for models that
-            predict, and losses on forget and retain data for others.
-        until: Forget until these conditions hold, and no more: ``{"ua": 0.95}`` (fractions, at least) or ``"UA>=95"``
-            (percent), about any registered metric. CUP's γ is then set by them. The test data are divided:
-            one half steers unless the split has validation data, the other gives the final scores. So does CUP on
-            records (a split that is not by class), with or without this; make the split by ``.with_validation()`` to
-            have other methods scored on the same.
-        keep: While these hold, such as ``{"ra": 0.99}``.
+        method: The unlearning method. Default: ``CUP()``.
+        seed: The same seed, machine and thread count give bit-identical results.
+        task: Runs the model on a batch. Default: classification of (input, label) batches.
+        factory: Returns a newly initialised model, for ``Retrain``.
+        workers: Data-loading processes for data that are not tensors. Does not affect the results.
+        progress: Whether to show a progress bar, or a callback for (steps done, total steps).
+        checkpoint: Checkpoint file; an interrupted run resumes from it.
+        retain_scored: Number of retain samples used for RA, drawn at random but the same for every model. Default: all.
+        precision: ``float32``, or ``bfloat16`` or ``float16`` for autocast of the forward and backward passes. Weights,
+            Gram matrices and scores keep their dtype.
+        compile: Whether to compile the losses with ``torch.compile``.
+        replicas: The data-parallel processes. Default: the current process group, all of whose processes must then make
+            this call. ``Replicas()`` uses this process alone.
+        scorer: Scores the result. Default: the task's own scorer; else RA, UA, TA and MIA for classifiers, losses on
+            forget and retain data for other models.
+        until: Forget until these conditions hold, and no further: ``{"ua": 0.95}`` (minimum fractions) or ``"UA>=95"``
+            (percent). Any registered metric works. Sets CUP's γ.
+        keep: Conditions that must still hold, such as ``{"ra": 0.99}``.
+        references: Models trained without the forget set, for conditions on RMIA.
 
     Returns:
-        The new model, its scores, history and provenance. A run that goes to NaN comes back with ``diverged`` set and
-        the last finite weights. With ``until`` it is a :class:`gradpivot.Targeted`: ``met``, or the condition that
-        binds and the best compromise.
+        The new model, its scores, history and provenance. A diverged run has ``diverged`` set and the last finite
+        weights. With ``until`` it is a :class:`gradpivot.Targeted`: either ``met``, or the best compromise
+        with the binding condition.
 
     Example:
         >>> result = unlearn(model, ForgetSplit.by_class(train, test, 3), CUP(gamma=0.5))
@@ -85,7 +88,7 @@ def unlearn(
     """
     method = CUP() if method is None else method
     targets = None if until is None and keep is None else Targets.read(until, keep)
-    with shown_progress(progress, getattr(method, "title", "")) as report:
+    with show_progress(progress, getattr(method, "title", "")) as report:
         running = Running(
             seed=seed,
             task=task or Classification(),
@@ -98,13 +101,14 @@ def unlearn(
             compile=compile,
             replicas=replicas or Replicas.current(),
             scorer=scorer,
+            references=tuple(references),
         )
         prepared = Prepared.of(model, split, method, running, searches=targets is not None)
         return prepared.run() if targets is None else unlearn_until(prepared, targets)
 
 
 def score(model: nn.Module, split: ForgetSplit, **options: Unpack[Options]) -> Scored:
-    """Score a model without unlearning: RA, UA, TA and MIA for a classifier, from one forward pass over each set.
+    """Score a model: RA, UA, TA and MIA for a classifier, with one forward pass over each set.
 
     Args:
         model: Any model, trained or unlearned.
@@ -115,11 +119,11 @@ def score(model: nn.Module, split: ForgetSplit, **options: Unpack[Options]) -> S
 
 
 def train(problem: Problem | str, recipe: Retrain | None = None, **options: Any) -> Trained:
-    """Train a problem's model on all of its data, from a new initialisation; see :func:`gradpivot.runs.train_model`.
+    """Train a problem's model from scratch on all of its data; see :func:`gradpivot.runs.train_model`.
 
     Args:
         problem: Data, model and task, or a name such as ``"digits"`` or ``"my_module:my_problem"``.
-        recipe: How to train; the problem's own if not given.
+        recipe: The training recipe. Default: the problem's own.
         **options: ``seed``, ``device``, ``precision``, ``compile``, ``workers``, ``evaluate_every``, ``checkpoint``, …
 
     Example:

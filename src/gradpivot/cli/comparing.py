@@ -1,4 +1,4 @@
-"""The commands around sweeps: sweep, compare, recipes, store."""
+"""The commands sweep, compare, recipes and store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradpivot.cli import options
 from gradpivot.cli.console import recipe_line, recipe_table, recipes_table, say, say_json, say_one, say_sweep
 from gradpivot.cli.dispatch import run
 from gradpivot.cli.inputs import refuse_file
-from gradpivot.cli.parser import look_here
+from gradpivot.cli.parser import import_from_cwd
 from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
@@ -42,16 +42,16 @@ def _(chosen: options.CompareOptions) -> int:
     records, notes, damaged = finished_runs(chosen)
     if chosen.out is not None:
         refuse_file(chosen.out)
-    told, exports, of = _compared(chosen, records, notes)
+    comparison, exports, compared = _compare(chosen, records, notes)
     files = []
     if chosen.out is not None:
         formats = exports.formats if chosen.formats == "all" else chosen.formats.split(",")
-        title = f"{_name_of(chosen.store)}: {of} compared"
-        files = exports.write(told, chosen.out, formats, title, ".png")
+        title = f"{_name_of(chosen.store)}: {compared} compared"
+        files = exports.write(comparison, chosen.out, formats, title, ".png")
     if chosen.json:
-        say_json(exports.json(told))
+        say_json(exports.json(comparison))
     else:
-        say(exports.console(told), *([f"{len(files)} files are in {chosen.out}"] if files else []))
+        say(exports.console(comparison), *([f"{len(files)} files are in {chosen.out}"] if files else []))
     if damaged:
         raise GradPivotError(
             f"skipped damaged runs: {', '.join(damaged[:10])}{' …' if len(damaged) > 10 else ''}; the same "
@@ -72,7 +72,7 @@ def _(chosen: options.RecipesOptions) -> int:
             advice = "Show one: gradpivot recipes digits. Write your own as a YAML file in the same form"
             say(recipes_table(found), advice)
         return 0
-    look_here()
+    import_from_cwd()
     recipe = load_recipe(chosen.recipe)
     shown = (read_recipe_text(chosen.recipe).rstrip(), "", recipe_line(recipe), recipe_table(recipe))
     say_one(chosen.json, json.dumps(recipe.to_dict(), indent=2), *shown)
@@ -95,7 +95,7 @@ def _(chosen: options.StoreImportOptions) -> int:
     new, known, other = Store(chosen.store, create=True).import_runs(chosen.file)
     say(f"{new} runs imported, {known} were already there")
     if other:
-        say(f"{other} of those have different scores in this store than in {chosen.file}; the store's scores stay")
+        say(f"{other} of those have other scores in this store than in {chosen.file}; the store's scores stay")
     return 0
 
 
@@ -113,10 +113,10 @@ def _(chosen: options.StoreCheckOptions) -> int:
     return 0
 
 
-def _compared(
+def _compare(
     chosen: options.CompareOptions, records: Sequence[Record], notes: Sequence[str]
 ) -> tuple[Any, Exports[Any], str]:
-    """The comparison, how it is exported, and what it compares: methods or generators."""
+    """Returns the comparison, its exports and what it compares (methods or generators)."""
     from gradpivot.results import are_generators
 
     if are_generators(records):

@@ -1,4 +1,4 @@
-"""What the command line prints: results and tables on standard output, progress on standard error."""
+"""Console output: results and tables on standard output, progress on standard error."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = [
     "watched_sweep", "watched_training",
 ]  # fmt: skip
 
-_WIDE = 200
-"""Console width when the output is no terminal."""
+_FILE_WIDTH = 200
+"""Minimum console width if the output is not a terminal."""
 
 
 def wants_progress(as_json: bool) -> bool:
@@ -41,7 +41,7 @@ def wants_progress(as_json: bool) -> bool:
 
 @contextmanager
 def bar(title: str, wanted: bool, in_bytes: bool = False) -> Iterator[Any]:
-    """Progress of the block, or None."""
+    """Show a progress bar during the block; yields None if it is not wanted."""
     if not wanted:
         yield None
         return
@@ -52,19 +52,19 @@ def bar(title: str, wanted: bool, in_bytes: bool = False) -> Iterator[Any]:
 
 
 def counted(report: Any) -> Any:
-    """A study's progress, which also names what runs now, on a plain bar."""
+    """Adapt a bar to a study's progress reports, which also name the current run."""
     return (lambda done, total, what: report(done, total)) if report else None
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep a nested command's report off standard output."""
+    """Suppress standard output during the block."""
     with contextlib.redirect_stdout(io.StringIO()):
         yield
 
 
 def scores_line(scores: Scored) -> str:
-    """Scores in one line, fractions in percent."""
+    """Format scores in one line, fractions in percent."""
     from gradpivot.evaluate import GenerationScores, Scores
 
     if isinstance(scores, Scores):
@@ -73,14 +73,14 @@ def scores_line(scores: Scored) -> str:
         return ", ".join(f"{metric.symbol} {metric.text(known[metric.name])}" for metric in shown)
     if not isinstance(scores, GenerationScores):
         return str(scores)
-    told = [f"{name.upper()} {100 * getattr(scores, name):.2f} %" for name in ("ra", "ua")]
-    return ", ".join([*told, *(f"Fréchet distance {one}" for one in scores.frechet)])
+    shares = [f"{name.upper()} {100 * getattr(scores, name):.2f} %" for name in ("ra", "ua")]
+    return ", ".join([*shares, *(f"Fréchet distance {one}" for one in scores.frechet)])
 
 
 def say_result(result: Result, original: Scored, out: Path) -> None:
     """Print the scores before and after a run, and the run's folder."""
     if result.diverged:
-        _say_diverged(result.method.label, result.diverged, out, _against_divergence(result))
+        _say_diverged(result.method.label, result.diverged, out, _divergence_advice(result))
         return
     say(
         f"before  {scores_line(original)}",
@@ -93,7 +93,7 @@ def say_result(result: Result, original: Scored, out: Path) -> None:
 
 
 def _scored_on(result: Result) -> list[str]:
-    """A line on what the scores are computed on, if it isn't the whole test set."""
+    """A note if TA and MIA use only part of the test data."""
     if result.provenance["split"].get("validation") != "half of test":
         return []
     return ["TA and MIA use half of the test data; the other half steered the run."]
@@ -103,19 +103,19 @@ def _say_diverged(what: str, how: Mapping[str, Any], out: Path, advice: str) -> 
     say(f"{what} diverged at step {how['step']}: {how['reason']}.", f"The last finite weights are in {out}. {advice}")
 
 
-def _against_divergence(result: Result) -> str:
-    """Advice that has not been followed yet."""
+def _divergence_advice(result: Result) -> str:
+    """Advice against divergence, without what the method already does."""
     method, reason = result.method, (result.diverged or {})["reason"]
     if "the data hold" in reason:
         return "Clean these samples, or leave them out."
-    tries = ["lower lr"]
-    tries += ["set max_norm"] if getattr(method, "max_norm", 1) is None else []
-    tries += ["use objective unlikelihood"] if getattr(method, "objective", "") == "negative_ce" else []
-    return f"{', or '.join(tries).capitalize()}."
+    advice = ["lower lr"]
+    advice += ["set max_norm"] if getattr(method, "max_norm", 1) is None else []
+    advice += ["use objective unlikelihood"] if getattr(method, "objective", "") == "negative_ce" else []
+    return f"{', or '.join(advice).capitalize()}."
 
 
 def say_target(result: Targeted, *, beside_json: bool) -> None:
-    """Print whether the target was met; a miss goes to standard error, so that it shows with --json too."""
+    """Print whether the target was met; a miss goes to standard error, also with --json."""
     if not result.met:
         sys.stderr.write(f"gradpivot: {result.verdict}\n")
     elif not beside_json:
@@ -123,7 +123,7 @@ def say_target(result: Targeted, *, beside_json: bool) -> None:
 
 
 def say_trained(trained: Trained, model: str, out: Path) -> None:
-    """Print the outcome of training; ``model`` holds the options that name the problem and its model."""
+    """Print the result of training; ``model`` holds the options for the problem and its model."""
     if trained.diverged:
         _say_diverged("Training", trained.diverged, out, "Lower lr, or set max_norm.")
         return
@@ -137,7 +137,7 @@ def say_trained(trained: Trained, model: str, out: Path) -> None:
         f"{duration(trained.seconds)}, {trained.images_per_second:,.0f} samples/s. The model is in {out}",
         "Make it forget:",
     )
-    # Unwrapped, so that it can be copied.
+    # Not wrapped, so that it can be copied.
     sys.stdout.write(f"gradpivot unlearn cup {model} --classes 0 --weights {out / 'model.safetensors'}\n")
 
 
@@ -145,7 +145,7 @@ def say_trained(trained: Trained, model: str, out: Path) -> None:
 def watched_training(
     title: str, epochs: int, as_json: bool
 ) -> Iterator[tuple[Callable[[int, int], None] | None, Callable[[Epoch], None] | None]]:
-    """Report training: one line per epoch, with a bar at a terminal; nothing with --json."""
+    """Report training progress: one line per epoch and, in a terminal, a bar; nothing with --json."""
     if as_json:
         yield None, None
         return
@@ -171,16 +171,16 @@ def _epoch_line(epoch: Epoch, epochs: int) -> str:
 
 def say_sweep(state: State, failures: Sequence[Failure], store: Path) -> None:
     """Print the final state of a sweep, its failures and the next command."""
-    told = (
+    line = (
         f"{state.done} of {state.total} runs are in {store} ({state.before} from before), {state.diverged} diverged, "
         f"{state.failed} failed; {duration(state.seconds)}."
     )
     if state.busy is not None and state.useful is not None:
-        told += (
+        line += (
             f" Workers were busy {100 * state.busy:.0f} % of the time, "
             f"{100 * state.useful:.0f} % of that with unlearning and evaluation."
         )
-    say(told)
+    say(line)
     if state.damaged:
         say(f"Damaged and repeated: {', '.join(state.damaged[:10])}{' …' if len(state.damaged) > 10 else ''}")
     for _, what, why in failures[:10]:
@@ -201,13 +201,14 @@ def recipes_table(recipes: Sequence[Recipe]) -> Table:
 
 
 def recipe_line(recipe: Recipe) -> str:
-    """The size of a recipe in one line."""
+    """Number of runs, seeds and forget sets in one line."""
     seeds = f"{recipe.seeds} seed{'s' if recipe.seeds > 1 else ''}"
-    return f"{recipe.runs:,} runs: {seeds}, {', '.join(map(_forgotten, recipe.forget))}"
+    described = f"{recipe.runs:,} runs: {seeds}, {', '.join(map(_describe_forget, recipe.forget))}"
+    return f"{described}; {recipe.runs_with_references:,} with originals and references"
 
 
 def recipe_table(recipe: Recipe) -> Table:
-    """A validated recipe: one line per series."""
+    """One line per series of a recipe."""
     from rich.table import Table
 
     table = Table("protocol", "series", "method", "settings", box=None, pad_edge=False)
@@ -216,17 +217,17 @@ def recipe_table(recipe: Recipe) -> Table:
     return table
 
 
-def _forgotten(forgetting: ForgetSpec) -> str:
-    if forgetting.fraction is not None:
-        return f"a random {100 * forgetting.fraction:g} %"
-    return f"classes {', '.join(map(str, forgetting.classes))} one at a time"
+def _describe_forget(spec: ForgetSpec) -> str:
+    if spec.fraction is not None:
+        return f"a random {100 * spec.fraction:g} %"
+    return f"classes {', '.join(map(str, spec.classes))} one at a time"
 
 
 @contextmanager
 def watched_sweep(title: str, as_json: bool) -> Iterator[Callable[[State], None]]:
-    """Show the state of a sweep: a live line at a terminal, a line every ten seconds in a log."""
+    """Show a sweep's progress: a live line in a terminal, a line every ten seconds in a log."""
     if as_json or not sys.stderr.isatty():
-        yield _every(LOG_SECONDS, title)
+        yield _report_every(LOG_SECONDS, title)
         return
     from rich.console import Console
     from rich.live import Live
@@ -236,21 +237,22 @@ def watched_sweep(title: str, as_json: bool) -> Iterator[Callable[[State], None]
         yield lambda state: live.update(Text(f"{title}  {standing(state)}"))
 
 
-def _every(seconds: float, title: str) -> Callable[[State], None]:
+def _report_every(seconds: float, title: str) -> Callable[[State], None]:
+    """Write a line to standard error at most every ``seconds``."""
     last = time.monotonic()
 
-    def tell(state: State) -> None:
+    def write(state: State) -> None:
         nonlocal last
         if time.monotonic() - last >= seconds:
             last = time.monotonic()
             sys.stderr.write(f"{title}  {standing(state)}\n")
             sys.stderr.flush()
 
-    return tell
+    return write
 
 
 def standing(state: State) -> str:
-    """Done, running, failed, diverged, time left, in one line."""
+    """Format a sweep's state in one line."""
     left = "" if state.seconds_left is None else f", {duration(state.seconds_left)} left"
     elsewhere = f", {state.elsewhere} elsewhere" if state.elsewhere else ""
     shares = f" ({', '.join(f'{100 * share:.0f} %' for share in state.shares[:8])})" if state.shares else ""
@@ -266,7 +268,7 @@ def say_json(text: str) -> None:
 
 
 def say_one(as_json: bool, text: str, *parts: Any) -> None:
-    """Print the JSON text, or these lines and tables."""
+    """Print the JSON text, or else the lines and tables."""
     if as_json:
         say_json(text)
     else:
@@ -274,11 +276,11 @@ def say_one(as_json: bool, text: str, *parts: Any) -> None:
 
 
 def say(*parts: Any) -> None:
-    """Print lines and tables; lines are not wrapped outside a terminal, so that paths stay whole."""
+    """Print lines and tables; wraps lines only in a terminal, so that paths in logs stay intact."""
     from rich.console import Console
 
     console = Console()
     if not console.is_terminal:
-        console.width = max(console.width, _WIDE)
+        console.width = max(console.width, _FILE_WIDTH)
     for part in parts:
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str) and not console.is_terminal)

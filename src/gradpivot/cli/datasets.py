@@ -1,4 +1,4 @@
-"""The command data: download, list and check datasets and weights."""
+"""The data command: download, list and check datasets and weights."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__: list[str] = []
 
 @run.register
 def _(chosen: DataGetOptions) -> int:
-    """Get every named entry; a failure does not stop the others."""
+    """Download every named entry; continues after a failure."""
     names = list(ENTRIES) if "all" in chosen.names else list(dict.fromkeys(chosen.names))
     if not names:
-        raise GradPivotError(f"name what to get: all, or any of {', '.join(ENTRIES)}")
+        raise GradPivotError(f"name what to download: all, or any of {', '.join(ENTRIES)}")
     for name in names:
         entry(name)
     if chosen.given is not None and len(names) > 1:
-        raise GradPivotError("--from works for one entry; name only one")
+        raise GradPivotError("--from works for one entry only")
     failed: list[str] = []
     with terminating():
         for name in names:
@@ -60,7 +60,7 @@ def _get(name: str, chosen: DataGetOptions) -> None:
 @run.register
 def _(chosen: DataListOptions) -> int:
     if chosen.json:
-        say_json(json.dumps([_described(known) for known in ENTRIES.values()], indent=2, ensure_ascii=False))
+        say_json(json.dumps([_describe(known) for known in ENTRIES.values()], indent=2, ensure_ascii=False))
         return 0
     from rich.table import Table
 
@@ -101,7 +101,7 @@ def _(chosen: DataCheckOptions) -> int:
     return 0
 
 
-def _described(known: Entry) -> dict[str, Any]:
+def _describe(known: Entry) -> dict[str, Any]:
     manifest = read_manifest(known.name)
     return {
         "name": known.name,

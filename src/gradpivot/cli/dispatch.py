@@ -8,9 +8,9 @@ from typing import Any
 __all__ = ["DIVERGED", "UNMET", "run"]
 
 DIVERGED = 3
-"""Exit status of a run that diverged: everything is written, but there is no unlearned model."""
+"""Exit status of a diverged run: the folder is complete, but the model is not unlearned."""
 UNMET = 4
-"""Exit status of a run that missed its target: the best compromise is written."""
+"""Exit status of a run that missed its target; the best compromise is saved."""
 
 
 @singledispatch

@@ -1,4 +1,4 @@
-"""Help: what people use first, in a page; ``--help-all`` shows the rest. Made from the dataclasses that are parsed."""
+"""Help texts, generated from the option dataclasses: common options on one page, the rest with ``--help-all``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Shown", "command_help", "main_help", "nested_help", "shown_options"]
 _WIDTH = 100
 _INDENT, _COLUMN = 2, 24
 _MAIN_SETTINGS = ("lr", "epochs")
-"""Settings of a method that its help shows beside the knob."""
+"""Method settings shown next to the knob; the others are folded."""
 _PLACEHOLDERS = {"Path": "PATH", "int": "N", "float": "X"}
 _EXAMPLE = "example: "
 
@@ -33,9 +33,9 @@ class Shown:
 
     Attributes:
         flag: ``--gamma``, or the name of a positional argument.
-        value: The placeholder of its value; empty for a switch.
-        text: What it does, with the default.
-        section: Where help lists it.
+        value: Placeholder of its value; empty for a switch.
+        text: Description and default.
+        section: Title of its section.
         positional: Whether it is given without a flag.
     """
 
@@ -47,7 +47,7 @@ class Shown:
 
 
 def main_help(groups: Mapping[str, Mapping[str, str]]) -> str:
-    """All commands by group, one line each."""
+    """The main help: all commands by group, one line each."""
     lines = [
         "usage: gradpivot COMMAND [OPTIONS]",
         "",
@@ -55,7 +55,7 @@ def main_help(groups: Mapping[str, Mapping[str, str]]) -> str:
     ]
     for title, commands in groups.items():
         lines += ["", f"{title}:"]
-        lines += [f"  {name:<12}{_shortened(about, _width() - 14)}" for name, about in commands.items()]
+        lines += [f"  {name:<12}{_shorten(about, _width() - 14)}" for name, about in commands.items()]
     return "\n".join([
         *lines,
         "",
@@ -70,7 +70,7 @@ def main_help(groups: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def nested_help(command: str, about: str, kinds: Mapping[str, str]) -> str:
-    """The commands below a command."""
+    """Help of a command with subcommands."""
     lines = [f"usage: gradpivot {command} {{{','.join(kinds)}}} [OPTIONS]", "", about, ""]
     for name, what in kinds.items():
         lines += _entry(name, what)
@@ -81,24 +81,25 @@ def command_help(
     command: str, options: type[Any], *, everything: bool, methods: Mapping[str, str] | None = None,
     method: type[Method] | None = None,
 ) -> str:  # fmt: skip
-    """A command's help.
+    """Help of a command.
 
     Args:
-        command: The words that name it.
-        options: The dataclass of its options.
-        everything: Whether to show folded groups.
-        methods: What each method does, for a command that takes one.
-        method: The method that was named, or the default.
+        command: Its name, such as ``store export``.
+        options: Dataclass of its options.
+        everything: Whether to show folded sections.
+        methods: Summary of each method, for a command that takes one.
+        method: The named method, or the default.
     """
-    shown = [*(_settings(method) if method else ()), *shown_options(options)]
-    about, examples = _described(options)
+    # A trace varies the knob, so its value doesn't matter there.
+    shown = [*(_method_options(method, varied=command == "trace") if method else ()), *shown_options(options)]
+    about, examples = _description(options)
     places = [f"[{one.value}]" if one.value.endswith("…") else one.value for one in shown if one.positional]
     named = ["[METHOD]"] if methods else []
-    lines = [" ".join(["usage: gradpivot", command, *named, *places, "[OPTIONS]"]), "", *_wrapped(about)]
+    lines = [" ".join(["usage: gradpivot", command, *named, *places, "[OPTIONS]"]), "", *_wrap(about)]
     if examples:
         lines += ["", "Examples:", *(f"  {example}" for example in examples)]
     if methods and method:
-        lines += ["", *_wrapped(f"Methods: {', '.join(methods)}. Shown below: {method.name}.")]
+        lines += ["", *_wrap(f"Methods: {', '.join(methods)}. Shown below: {method.name}.")]
     sections: dict[str, list[Shown]] = {title: [] for title in SECTIONS}
     for one in shown:
         sections[one.section].append(one)
@@ -106,34 +107,34 @@ def command_help(
     visible = [title for title in SECTIONS if sections[title] and (everything or title not in folded)]
     for title in visible:
         lines += ["", f"{'Options' if len(visible) == 1 else title}:"]
-        lines += [line for one in sections[title] for line in _entry(_head(one), one.text)]
+        lines += [line for one in sections[title] for line in _entry(_heading(one), one.text)]
     if folded and not everything:
         counted = ", ".join(f"{title.lower()} ({len(sections[title])})" for title in folded)
-        lines += ["", *_wrapped(f"More with --help-all: {counted}.")]
+        lines += ["", *_wrap(f"More with --help-all: {counted}.")]
     return "\n".join([*lines, ""])
 
 
-def _head(one: Shown) -> str:
+def _heading(one: Shown) -> str:
     return one.value if one.positional else f"{one.flag} {one.value}".rstrip()
 
 
 def shown_options(options: type[Any]) -> list[Shown]:
-    """The options of a command: positional ones, its own, then those it shares with others."""
+    """The options of a command: positional, its own, inherited and nested ones, in this order."""
     documented, hints = _docstrings(options), get_type_hints(options, include_extras=True)
     depth = {name: i for i, base in enumerate(options.__mro__) for name in vars(base).get("__annotations__", ())}
     shown, nested = [], []
     for field in sorted(dataclasses.fields(options), key=lambda field: depth[field.name]):
         hint = hints[field.name]
-        if dataclasses.is_dataclass(_bare(hint)):
+        if dataclasses.is_dataclass(_bare_type(hint)):
             nested += [replace(one, section=OUTPUT[SECTION]) if one.section == HOW_MUCH[SECTION] else one
-                       for one in _settings(_bare(hint))]  # fmt: skip
+                       for one in _method_options(_bare_type(hint))]  # fmt: skip
         else:
-            shown.append(_shown(field, hint, documented.get(field.name, "")))
+            shown.append(_option(field, hint, documented.get(field.name, "")))
     return [*sorted(shown, key=lambda one: not one.positional), *nested]
 
 
-def _settings(method: type[Method]) -> Iterator[Shown]:
-    """A method's settings: its knob and the learning schedule are shown, the others folded."""
+def _method_options(method: type[Method], varied: bool = False) -> Iterator[Shown]:
+    """A method's settings: knob (unless ``varied``), learning rate and epochs are shown, the others folded."""
     from docstring_parser import parse
 
     from gradpivot.tasks import list_objectives
@@ -146,19 +147,19 @@ def _settings(method: type[Method]) -> Iterator[Shown]:
         text = " ".join((meanings.get(field.name) or "").split())
         if field.name == "objective":
             text = f"Forgetting loss: {', '.join([*getattr(method, 'extra_objectives', ()), *list_objectives()])}."
-        main = field.name in (method.knob, "gamma", *_MAIN_SETTINGS)
-        one = _shown(field, hints[field.name], text)
+        main = field.name in (method.knob, "gamma", *_MAIN_SETTINGS) and not (varied and field.name == method.knob)
+        one = _option(field, hints[field.name], text)
         yield replace(one, section=(HOW_MUCH if main else METHOD)[SECTION])
 
 
-def _shown(field: dataclasses.Field[Any], hint: Any, text: str) -> Shown:
-    name, metadata = _name(field, hint), list(_metadata(hint))
+def _option(field: dataclasses.Field[Any], hint: Any, text: str) -> Shown:
+    name, metadata = _option_name(field, hint), list(_metadata(hint))
     text = next((m.help for m in metadata if getattr(m, "help", None)), text).replace("``", "")
     positional = any("ositional" in repr(m) for m in metadata)
-    kind = _bare(hint)
+    kind = _bare_type(hint)
     switch = kind is bool
     flag = f"--no-{name}" if switch and field.default is True else f"--{name}"
-    default = _default(field)
+    default = _default_text(field)
     known = "" if default is None or switch or default in ("", ".") else f" (default {default})"
     value = "" if switch else field.metadata.get(METAVAR) or _placeholder(name, kind)
     value = value.upper() if positional and METAVAR not in field.metadata else value
@@ -166,7 +167,7 @@ def _shown(field: dataclasses.Field[Any], hint: Any, text: str) -> Shown:
     return Shown(flag=flag, value=value, text=text + known, section=section, positional=positional)
 
 
-def _name(field: dataclasses.Field[Any], hint: Any) -> str:
+def _option_name(field: dataclasses.Field[Any], hint: Any) -> str:
     named = next((m.name for m in _metadata(hint) if getattr(m, "name", None)), field.name)
     return str(named).replace("_", "-")
 
@@ -175,7 +176,7 @@ def _metadata(hint: Any) -> Iterable[Any]:
     return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
-def _bare(hint: Any) -> Any:
+def _bare_type(hint: Any) -> Any:
     """A type without annotations and without None."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
@@ -185,10 +186,10 @@ def _bare(hint: Any) -> Any:
 
 
 def _placeholder(name: str, kind: Any) -> str:
-    """How a value is written: its choices, or a word for its type."""
+    """Placeholder of a value: its choices, or a word for its type."""
     many = get_origin(kind) is tuple
     if many:
-        kind = _bare(get_args(kind)[0])
+        kind = _bare_type(get_args(kind)[0])
     literal = [str(choice) for choice in get_args(kind) if choice is not None]
     if (
         literal
@@ -201,7 +202,7 @@ def _placeholder(name: str, kind: Any) -> str:
     return f"{word} …" if many else word
 
 
-def _default(field: dataclasses.Field[Any]) -> str | None:
+def _default_text(field: dataclasses.Field[Any]) -> str | None:
     value = field.default
     if value is dataclasses.MISSING or value is None or value in ((), ""):
         return None
@@ -209,14 +210,14 @@ def _default(field: dataclasses.Field[Any]) -> str | None:
 
 
 def _docstrings(options: type[Any]) -> dict[str, str]:
-    """The string below each field, of the class and its bases."""
+    """Field docstrings of a class and its bases."""
     found: dict[str, str] = {}
     for base in reversed(options.__mro__):
         if not dataclasses.is_dataclass(base) or base.__module__ == "types":
             continue
         try:
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        except (OSError, TypeError):  # made at run time; its fields come from its bases
+        except (OSError, TypeError):  # created at run time; its documented fields are in its bases
             continue
         assert isinstance(tree, ast.ClassDef)
         for field, text in zip(tree.body, tree.body[1:], strict=False):
@@ -225,8 +226,8 @@ def _docstrings(options: type[Any]) -> dict[str, str]:
     return found
 
 
-def _described(options: type[Any]) -> tuple[str, list[str]]:
-    """What a command does, and its examples."""
+def _description(options: type[Any]) -> tuple[str, list[str]]:
+    """Description and examples from a command's docstring."""
     paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", inspect.getdoc(options) or "")]
     examples = [part.removeprefix(_EXAMPLE) for part in paragraphs if part.startswith(_EXAMPLE)]
     return "\n\n".join(part for part in paragraphs if not part.startswith(_EXAMPLE)), examples
@@ -236,20 +237,20 @@ def _width() -> int:
     return min(_WIDTH, shutil.get_terminal_size((80, 24)).columns)
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap(text: str) -> list[str]:
     return [line for part in text.split("\n\n") for line in [*textwrap.wrap(part, _width()), ""]][:-1]
 
 
-def _entry(head: str, text: str) -> list[str]:
-    """A head, and what it means in a column beside it, or below a long one."""
+def _entry(heading: str, text: str) -> list[str]:
+    """Format an entry in two columns; a long heading gets its own line."""
     lines = textwrap.wrap(text, _width() - _COLUMN - _INDENT) or [""]
-    start = f"{' ' * _INDENT}{head}"
+    start = f"{' ' * _INDENT}{heading}"
     space = " " * (_COLUMN + _INDENT)
-    if len(head) > _COLUMN - 2:
+    if len(heading) > _COLUMN - 2:
         return [start, *(f"{space}{line}" for line in lines)]
     first, *rest = lines
     return [f"{start:<{_COLUMN + _INDENT}}{first}".rstrip(), *(f"{space}{line}" for line in rest)]
 
 
-def _shortened(text: str, width: int) -> str:
+def _shorten(text: str, width: int) -> str:
     return textwrap.shorten(text, width, placeholder=" …")

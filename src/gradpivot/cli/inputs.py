@@ -1,4 +1,4 @@
-"""Load what the options name: the problem, the split and the model."""
+"""Load the problem, the split and the model from the options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli.console import bar, wants_progress
 from gradpivot.cli.options.running import ProblemOptions, ProblemRun
-from gradpivot.cli.parser import look_here
+from gradpivot.cli.parser import import_from_cwd
 from gradpivot.cli.torchrun import is_first, launched
 from gradpivot.errors import GradPivotError
 from gradpivot.experiments import numbers_in
@@ -21,21 +21,28 @@ if TYPE_CHECKING:
     from gradpivot.runtime import Replicas
 
 __all__ = [
-    "check_model", "computed", "device_named", "prepare", "problem_of", "refuse_file", "set_threads", "split_of",
+    "check_model", "check_options", "computed", "device_named", "prepare", "problem_of", "refuse_file", "set_threads", "split_of",
 ]  # fmt: skip
+
+
+def check_options(chosen: ProblemOptions) -> None:
+    """Raise for options that are wrong for any data. Needs no torch, so that the error comes at once."""
+    _check_one_forget_set(chosen.classes, chosen.fraction, chosen.indices)
+    if chosen.map and chosen.weights is None:
+        raise GradPivotError("--map renames keys of a weights file; add --weights")
+    if chosen.weights is not None and not chosen.weights.exists():
+        raise GradPivotError(f"there is no weights file {chosen.weights}")
 
 
 def prepare(
     chosen: ProblemOptions, device: str, replicas: Replicas | None = None
 ) -> tuple[Problem, ForgetSplit, nn.Module]:
-    """The problem, what to forget, and the model to start from, on ``device``.
+    """Load the problem, the split and the original model onto ``device``.
 
-    Where that has to be trained, the first of several processes does it.
+    Without ``--weights`` the original is trained; with several processes, only the first one trains.
     """
     from gradpivot.runs import train_original
 
-    if chosen.map and chosen.weights is None:
-        raise GradPivotError("--map renames keys of a weights file; add --weights")
     set_threads(chosen.threads)
     problem = problem_of(chosen)
     split = split_of(
@@ -44,33 +51,33 @@ def prepare(
     if chosen.model is not None:
         check_model(problem, split, chosen.model)
     if chosen.weights is not None:
-        return problem, split, _loaded(problem, chosen).to(device)
-    how: dict[str, Any] = {"precision": chosen.precision, "compile": chosen.compile, "replicas": replicas}
-    with bar("The original model", wants_progress(chosen.json)) as report:
-        return problem, split, train_original(problem, split, chosen.seed, report, device=device, **how)
+        return problem, split, _load_model(problem, chosen).to(device)
+    options: dict[str, Any] = {"precision": chosen.precision, "compile": chosen.compile, "replicas": replicas}
+    with bar("Preparing the original", wants_progress(chosen.json)) as report:
+        return problem, split, train_original(problem, split, chosen.seed, report, device=device, **options)
 
 
 def computed(chosen: ProblemRun) -> dict[str, Any]:
-    """Options passed to every run of the command."""
+    """Run options shared by all runs of a command."""
     return {name: getattr(chosen, name) for name in ("seed", "workers", "precision", "compile")}
 
 
 def problem_of(chosen: ProblemRun) -> Problem:
-    """The problem that the options name, with their model; also from modules in the current folder."""
+    """Load the chosen problem, with ``--model`` if given; also from modules in the current folder."""
     from gradpivot.experiments import find_problem, with_model
 
     if chosen.normalise is not None and chosen.model is None:
-        raise GradPivotError("--normalise needs --model: a problem's own model already normalises")
-    look_here()
+        raise GradPivotError("--normalise needs --model: a problem's own model already normalises its inputs")
+    import_from_cwd()
     problem = find_problem(chosen.problem)
     return problem if chosen.model is None else with_model(problem, chosen.model, chosen.normalise)
 
 
 def device_named(name: str | None) -> str:
-    """The kind of device that an option names, ``cpu`` or ``cuda``, if it is there and can be used.
+    """Resolve ``--device`` to ``cpu`` or ``cuda``.
 
     Raises:
-        GradPivotError: if not, with the way out.
+        GradPivotError: If the device is missing or not supported.
     """
     import torch
 
@@ -78,16 +85,16 @@ def device_named(name: str | None) -> str:
         name = "auto" if launched() else "cpu"
     if name == "mps":
         raise GradPivotError(
-            "--device mps cannot be used: it has no float64, in which Gram matrices and confidences are summed; use cpu"
+            "--device mps is not supported: it lacks float64, which Gram matrices and confidences need; use cpu"
         )
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
-        raise GradPivotError("--device cuda: torch finds no CUDA device here; use cpu, or auto")
-    return "cuda" if there and name in ("cuda", "auto") else "cpu"
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise GradPivotError("--device cuda: torch finds no CUDA device; use cpu or auto")
+    return "cuda" if available and name in ("cuda", "auto") else "cpu"
 
 
 def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
-    """Raise, before anything is trained, if the problem's model cannot be run on its data."""
+    """Raise, before training starts, if the problem's model does not fit its data."""
     from gradpivot.runs import check_fits
     from gradpivot.runtime import isolated
 
@@ -102,8 +109,8 @@ def check_model(problem: Problem, split: ForgetSplit, name: str) -> None:
     )
 
 
-def _loaded(problem: Problem, chosen: ProblemOptions) -> nn.Module:
-    """The problem's model with the weights of a file."""
+def _load_model(problem: Problem, chosen: ProblemOptions) -> nn.Module:
+    """Load ``--weights`` into the problem's model."""
     from gradpivot.models import load_foreign
 
     assert chosen.weights is not None
@@ -122,11 +129,10 @@ def split_of(
     indices: Path | None = None,
     seed: int = 0,
 ) -> ForgetSplit:
-    """The split that the options describe: exactly one of classes, fraction and indices."""
+    """Build the split from exactly one of classes, fraction and indices."""
     from gradpivot.data import ForgetSplit
 
-    if sum(given is not None for given in (classes, fraction, indices)) != 1:
-        raise GradPivotError("name what to forget: one of --classes 3, --fraction 0.1 or --indices FILE")
+    _check_one_forget_set(classes, fraction, indices)
     target = problem.target
     train, test = problem.load()
     if classes is not None:
@@ -141,6 +147,15 @@ def split_of(
     except ValueError as error:
         raise GradPivotError(f"{indices} must hold integers, one per line ({error})") from None
     return ForgetSplit.by_index(train, test, chosen, target=target)
+
+
+def _check_one_forget_set(classes: str | None, fraction: float | None, indices: Path | None) -> None:
+    options = {"--classes": classes, "--fraction": fraction, "--indices": indices}
+    given = [name for name, value in options.items() if value is not None]
+    if not given:
+        raise GradPivotError("name what to forget: one of --classes 3, --fraction 0.1 or --indices FILE")
+    if len(given) > 1:
+        raise GradPivotError(f"{' and '.join(given)} both name what to forget; give only one of them")
 
 
 def refuse_file(folder: Path) -> None:

@@ -12,7 +12,7 @@ __all__ = ["terminating"]
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """SIGTERM, which batch systems send, ends the block like Ctrl-C."""
+    """Make SIGTERM, which batch systems send, end the block like Ctrl-C."""
 
     def stop(number: int, frame: Any) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The command judge: score the samples of generators."""
+"""The judge command: score the samples of generators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["KEPT", "scorer_in"]
 
 JUDGED_SCHEMA = "gradpivot.judged/1"
 KEPT = "classifier.safetensors"
-"""File name of a classifier that was trained here."""
+"""File name of the saved classifier."""
 
 
 @run.register
@@ -43,7 +43,7 @@ def _(chosen: JudgeOptions) -> int:
     if chosen.classes is None:
         raise GradPivotError("name the forgotten classes, for example --classes 3")
     split = split_of(problem, classes=chosen.classes)
-    judged = _examined(chosen, problem, judging, split, device)
+    judged = _score_all(chosen, problem, judging, split, device)
     facts = {
         "schema": JUDGED_SCHEMA,
         "problem": problem.name,
@@ -64,55 +64,55 @@ def _(chosen: JudgeOptions) -> int:
 def _judging(problem: Problem, chosen: JudgeOptions) -> Judging:
     if problem.judging is None:
         raise GradPivotError(
-            f"{problem.name} is no generator, or does not say how its samples are judged; give its Problem judging=, "
-            f"or use 'gradpivot unlearn', which scores models that predict"
+            f"{problem.name} is not a generator, or its Problem has no judging=; set it, or use 'gradpivot unlearn', "
+            f"which scores classifiers"
         )
-    typed = {
+    overrides = {
         name: value
         for name in ("samples", "features", "reference_images", "sampler", "steps", "guidance")
         if (value := getattr(chosen, name)) not in (None, ())
     }
-    if "samples" in typed:
-        typed |= {"forgotten_samples": None, "columns": min(problem.judging.columns, typed["samples"])}
-    return dataclasses.replace(problem.judging, **typed)
+    if "samples" in overrides:
+        overrides |= {"forgotten_samples": None, "columns": min(problem.judging.columns, overrides["samples"])}
+    return dataclasses.replace(problem.judging, **overrides)
 
 
-def _examined(
+def _score_all(
     chosen: JudgeOptions, problem: Problem, judging: Judging, split: ForgetSplit, device: str
 ) -> dict[str, GenerationScores]:
-    """Every model's scores; those already in the folder are not computed again."""
+    """Score every model; reuses scores saved in the output folder."""
     from gradpivot.cli.interrupt import terminating
     from gradpivot.experiments import find_problem
 
-    models = _models(chosen, problem, device)
+    models = _load_models(chosen, problem, device)
     with terminating():
         classifier = classifier_in(chosen.out, device, chosen.classifier, quiet=chosen.json)
         judge = classifier(find_problem(judging.classifier))
         scorer = problem.scorer(lambda _: judge, judging=judging, folder=chosen.out)
         keys = {name: _key(model, judge, judging, split) for name, model in models.items()}
-        judged = {name: scores for name, key in keys.items() if (scores := _kept(chosen.out, name, key))}
+        judged = {name: scores for name, key in keys.items() if (scores := _read_scores(chosen.out, name, key))}
         for name in (name for name in models if name not in judged):
             with bar(f"Samples of {name}", wants_progress(chosen.json)) as report:
                 found = scorer.examine(models[name], split, report)
-            judged[name] = _keep(chosen.out, name, keys[name], found)
+            judged[name] = _save_scores(chosen.out, name, keys[name], found)
     return {name: judged[name] for name in models}
 
 
-def _models(chosen: JudgeOptions, problem: Problem, device: str) -> dict[str, nn.Module]:
+def _load_models(chosen: JudgeOptions, problem: Problem, device: str) -> dict[str, nn.Module]:
     from gradpivot.models import load_foreign
 
     models = {}
     for file in chosen.weights:
         model = problem.model()
         load_foreign(model, file, chosen.map)
-        models[_name(file)] = model.to(device).eval()
+        models[_model_name(file)] = model.to(device).eval()
     if len(models) < len(chosen.weights):
-        raise GradPivotError("two weights files have the same name and folder; judge one at a time")
+        raise GradPivotError("two weights files have the same name and folder; judge them one at a time")
     return models
 
 
 def _key(model: nn.Module, classifier: nn.Module, judging: Judging, split: ForgetSplit) -> str:
-    """What a model's scores depend on."""
+    """Digest of everything that a model's scores depend on."""
     from gradpivot.models import weights_digest
     from gradpivot.runtime import environment
     from gradpivot.sweep import digest_of
@@ -123,58 +123,58 @@ def _key(model: nn.Module, classifier: nn.Module, judging: Judging, split: Forge
     return digest_of([weights, judging.to_dict(), split.hash, versions])
 
 
-def _kept(folder: Path, name: str, key: str) -> GenerationScores | None:
-    """Saved scores with the same key; None for an unreadable file."""
+def _read_scores(folder: Path, name: str, key: str) -> GenerationScores | None:
+    """Read saved scores; None if they are missing, unreadable or have another key."""
     try:
-        kept = json.loads((folder / f"{name}.scores.json").read_text(encoding="utf-8"))
-        found = GenerationScores.from_dict(kept["scores"]) if kept["key"] == key else None
+        saved = json.loads((folder / f"{name}.scores.json").read_text(encoding="utf-8"))
+        found = GenerationScores.from_dict(saved["scores"]) if saved["key"] == key else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return found if (folder / f"{name}.png").exists() else None
 
 
-def _keep(folder: Path, name: str, key: str, found: Examination) -> GenerationScores:
-    """Save a model's pictures and scores at once: the next model may take an hour."""
+def _save_scores(folder: Path, name: str, key: str, found: Examination) -> GenerationScores:
+    """Save a model's pictures and scores immediately, because the next model may take an hour."""
     from gradpivot.runtime import write_text
 
     assert found.pictures is not None
     found.pictures.save(folder / f"{name}.png")
-    kept = {"schema": JUDGED_SCHEMA, "key": key, "scores": found.scores.to_dict()}
-    write_text(folder / f"{name}.scores.json", json.dumps(kept, ensure_ascii=False) + "\n")
+    saved = {"schema": JUDGED_SCHEMA, "key": key, "scores": found.scores.to_dict()}
+    write_text(folder / f"{name}.scores.json", json.dumps(saved, ensure_ascii=False) + "\n")
     return GenerationScores.from_dict(found.scores.to_dict())
 
 
-def _name(file: Path) -> str:
-    """A model's name: its file, or its folder for a model.safetensors."""
+def _model_name(file: Path) -> str:
+    """A model's name: its file's, or its folder's for model.safetensors."""
     return file.absolute().parent.name if file.stem == "model" else file.stem
 
 
 def scorer_in(problem: Problem, folder: Path, device: str, classifier: Path | None = None, *, quiet: bool) -> Scorer:
-    """The problem's scorer; a classifier for samples is saved in ``folder`` for a rerun."""
+    """The problem's scorer; saves the classifier of samples in ``folder`` for a rerun."""
     from gradpivot.models import save_weights
 
     load = classifier_in(folder, device, classifier, quiet=quiet)
 
-    def load_and_keep(found: Problem) -> nn.Module:
+    def load_and_save(found: Problem) -> nn.Module:
         model = load(found)
         if classifier is not None and is_first():
             save_weights(model, folder / KEPT, {"from": classifier.name})
         return model
 
-    return problem.scorer(load_and_keep, folder=folder)
+    return problem.scorer(load_and_save, folder=folder)
 
 
 def classifier_in(
     folder: Path, device: str, given: Path | None = None, *, quiet: bool = False
 ) -> Callable[[Problem], nn.Module]:
-    """Loads the classifier from the given file, or trains it and saves it in ``folder``."""
+    """Returns a function that loads the classifier from ``given``, or trains it and saves it in ``folder``."""
 
     def load(problem: Problem) -> nn.Module:
         from gradpivot.models import load_foreign
         from gradpivot.runs import everything, original_model
 
         if given is None:
-            with bar("The classifier that judges", wants_progress(quiet)) as report:
+            with bar("Preparing the classifier", wants_progress(quiet)) as report:
                 model = original_model(problem, everything(problem), 0, folder / KEPT, report)
         else:
             model = problem.model()

@@ -9,7 +9,7 @@ from typing import Any
 from gradpivot.cli import options
 from gradpivot.cli.console import say, say_json
 from gradpivot.cli.dispatch import run
-from gradpivot.cli.parser import look_here, print_completion
+from gradpivot.cli.parser import import_from_cwd, print_completion
 
 __all__: list[str] = []
 
@@ -19,13 +19,13 @@ def _(chosen: options.MethodsOptions) -> int:
     from gradpivot.methods import list_methods, method_class
 
     if ":" in chosen.pattern:
-        look_here()
+        import_from_cwd()
         method_class(chosen.pattern)
     found = [method_class(name) for name in list_methods(chosen.pattern)]
     if not found:
-        method_class(chosen.pattern)  # Raises, with the nearest name.
+        method_class(chosen.pattern)  # Raises and suggests the nearest name.
     if chosen.json:
-        say_json(json.dumps([_described(method) for method in found], indent=2))
+        say_json(json.dumps([_describe(method) for method in found], indent=2))
         return 0
     from rich.table import Table
 
@@ -42,7 +42,7 @@ def _(chosen: options.CompletionOptions) -> int:
     return 0
 
 
-def _described(method: Any) -> dict[str, Any]:
+def _describe(method: Any) -> dict[str, Any]:
     return {
         "name": method.name,
         "title": method.title,

@@ -1,4 +1,4 @@
-"""The entry point: parse, run, and turn user errors into one line and an exit status."""
+"""The entry point: parse options, run the command, turn errors into one line and an exit status."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0 if all went well, 1 for an error with a way out, 2 for a mistyped option, 3 for a run that diverged, 4 for a
-        target that was not met, 130 after Ctrl-C.
+        0 on success, 1 for an error, 2 for a usage error, 3 for a diverged run, 4 for a missed target, 130 after
+        Ctrl-C.
     """
     try:
-        return _done(list(sys.argv[1:] if words is None else words))
+        return _run(list(sys.argv[1:] if words is None else words))
     finally:
         _flush()
 
 
-def _done(words: list[str]) -> int:
+def _run(words: list[str]) -> int:
     """Run one command and report errors."""
     try:
         if words in (["--version"], ["-V"]):
@@ -41,56 +41,56 @@ def _done(words: list[str]) -> int:
             return 0
         from gradpivot.cli.commands import run
 
-        return run(_parsed(words))
+        return run(_parse(words))
     except KeyboardInterrupt as stopped:
         if launched():
-            # torchrun forwards Ctrl-C to processes that already got it from the terminal.
+            # torchrun forwards Ctrl-C to processes that already received it from the terminal.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         where = f" ({stopped})" if str(stopped) else ""
-        return _say(
+        return _report(
             f"interrupted{where}; finished runs and checkpoints are kept. Run the same command to continue", INTERRUPTED
         )
     except GradPivotError as error:
-        return _say(str(error), 1, of_others=type(error).__name__ == "LostProcessError")
+        return _report(str(error), 1, of_others=type(error).__name__ == "LostProcessError")
     except BrokenPipeError:
         return 0
     except SystemExit as stop:
-        # How rich reports a broken pipe.
+        # Rich exits on a broken pipe.
         if isinstance(stop.__context__, BrokenPipeError):
             return 0
         raise
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            return _say("the disk is full; free some space and run the same command to continue", 1)
-        return _say(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)
+            return _report("the disk is full; free some space and run the same command to continue", 1)
+        return _report(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)
 
 
 def _flush() -> None:
-    """Flush standard output; a reader that has gone (head, less) is no error.
+    """Flush standard output; a closed pipe (head, less) is not an error.
 
-    Here and not as Python ends, where a reader that has gone is a traceback and the status 120.
+    Without this, Python flushes at exit, prints a traceback and returns status 120.
     """
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)
     except OSError:
-        # A full disk, for example: Python tries again at exit and reports it.
+        # For example a full disk: Python flushes again at exit and reports it.
         pass
 
 
-def _parsed(words: list[str]) -> Any:
-    """Parse the options; of several processes only the first prints errors and help."""
+def _parse(words: list[str]) -> Any:
+    """Parse the options; with several processes, only the first prints errors and help."""
     from gradpivot.cli.options.running import UnlearnOptions
     from gradpivot.cli.parser import parse
 
     if is_first():
         chosen = parse(words)
     else:
-        with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        with Path(os.devnull).open("w") as devnull, redirect_stdout(devnull), redirect_stderr(devnull):
             try:
                 chosen = parse(words)
             except SystemExit:
@@ -101,7 +101,7 @@ def _parsed(words: list[str]) -> Any:
     return chosen
 
 
-def _say(message: str, status: int, *, of_others: bool = False) -> int:
+def _report(message: str, status: int, *, of_others: bool = False) -> int:
     if may_speak(message, of_others=of_others):
         sys.stderr.write(f"gradpivot: {' '.join(message.split())}\n")
     else:

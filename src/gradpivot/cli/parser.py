@@ -1,4 +1,4 @@
-"""Parse the command line, with options also from a protocol and a YAML file."""
+"""Parse the command line; a protocol and a YAML file may set options, too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.methods import list_methods, method_class
 from gradpivot.runtime import import_path
 
-__all__ = ["look_here", "parse", "print_completion"]
+__all__ = ["import_from_cwd", "parse", "print_completion"]
 
 _WITH_METHOD = ("unlearn", "trace")
 _EXPERIMENTS: dict[str, type[Any]] = {
@@ -55,6 +55,7 @@ _GROUPS: dict[str, dict[str, type[Any] | None]] = {
         "train": options.TrainOptions,
         "judge": options.JudgeOptions,
     },
+    "Prove": {"audit": options.AuditOptions},
     "Compare methods": {
         "methods": options.MethodsOptions,
         "sweep": options.SweepOptions,
@@ -66,14 +67,14 @@ _GROUPS: dict[str, dict[str, type[Any] | None]] = {
     "Look at results": {"report": options.ReportOptions, "rerun": options.RerunOptions},
     "Set up": {"data": None, "completion": options.CompletionOptions},
 }
-"""Commands as the help lists them; None for those that have commands of their own."""
+"""Commands in the order of the help; None for commands with subcommands."""
 _COMMANDS = {name: kind for group in _GROUPS.values() for name, kind in group.items()}
 
 
 def parse(words: Sequence[str]) -> Any:
-    """The options of the command that the words name.
+    """Parse a command line into the options of its command.
 
-    Exits with status 0 after help, and with status 2 and one line for a word that is wrong.
+    Exits with status 0 after printing help, and with status 2 and a one-line message for a usage error.
     """
     words = list(words)
     try:
@@ -85,45 +86,55 @@ def parse(words: Sequence[str]) -> Any:
     except _UsageError as error:
         sys.stderr.write(f"gradpivot: {error}\n")
         raise SystemExit(2) from None
-    return _parsed(_with_file_and_protocol(words))
+    return _parse_words(_add_defaults(words))
 
 
 class _UsageError(GradPivotError):
-    """A word that is no command, method or option."""
+    """An unknown command, method or option."""
 
 
-def _parsed(words: Sequence[str]) -> Any:
-    said = io.StringIO()
+def _parse_words(words: Sequence[str]) -> Any:
+    stderr = io.StringIO()
     try:
-        with redirect_stderr(said):
-            chosen = _by_tyro(words)
+        with redirect_stderr(stderr):
+            chosen = _run_tyro(words)
     except SystemExit as stop:
         if not stop.code:
             raise
-        error = _refusal(stop)
-        line = _without_box(said.getvalue(), words[0]) if error is None else str(error)
+        error = _validation_error(stop)
+        line = _strip_box(stderr.getvalue(), words[0]) if error is None else str(error)
         sys.stderr.write(f"gradpivot: {' '.join(line.split())}\n")
         raise SystemExit(2) from None
-    sys.stderr.write(said.getvalue())
+    sys.stderr.write(stderr.getvalue())
     return chosen
 
 
-def _by_tyro(words: Sequence[str]) -> Any:
+def _run_tyro(words: Sequence[str]) -> Any:
     return tyro.extras.subcommand_cli_from_dict(
         {name: _options_of(name) for name in _COMMANDS}, prog="gradpivot", args=words, config=_CONFIG
     )
 
 
-def _without_box(text: str, command: str) -> str:
-    """The parser's message in one line, without its frame and the help below it."""
-    parts = [line.strip("│ ") for line in text.splitlines() if not re.match(r"\s*[╭╰├]", line)]
+def _strip_box(text: str, command: str) -> str:
+    """Tyro's error message in one line, without its box and the appended help."""
+    parts = [line.strip("│ ") for line in text.splitlines() if not re.match(r"\s*[╭╰├]|[\w ]*-{5,}$", line)]
     line = " ".join(part for part in parts if part and not set(part) <= set("─ "))
-    line = re.split(r" Argument helptext| For full helptext|Missing from [^:]*:", f" {line}")[0].strip()
-    return line or f"'{command}' lacks a required argument; see 'gradpivot {command} --help'"
+    line = re.split(r" Argument helptext| For full helptext| Perhaps you meant|Missing from [^:]*:", f" {line}")[0]
+    for pattern, wanted in _WRONG_VALUES.items():
+        line = re.sub(rf"Error parsing (--\S+): .*{pattern}", rf"\1 is \2; give {wanted}", line)
+    return line.strip() or f"'{command}' lacks a required argument; see 'gradpivot {command} --help'"
 
 
-def _refusal(stop: SystemExit) -> GradPivotError | None:
-    """The error that a setting raised for its value, if that is why parsing failed."""
+_WRONG_VALUES = {
+    r"could not convert string to float: ('.*')": "a number",
+    r"invalid literal for int\(\) with base 10: ('.*')": "a whole number",
+    r"Could not find valid parse for arguments: \[(.*)\]": "numbers",
+}
+"""Tyro's messages for values of the wrong type, and what to give instead."""
+
+
+def _validation_error(stop: SystemExit) -> GradPivotError | None:
+    """The error raised by a setting's own validation, if that is why parsing failed."""
     cause: BaseException | None = stop
     while cause is not None and not isinstance(cause, GradPivotError):
         cause = cause.__cause__ or cause.__context__
@@ -131,7 +142,7 @@ def _refusal(stop: SystemExit) -> GradPivotError | None:
 
 
 def _check_command(words: Sequence[str]) -> None:
-    """Raise if the first words name no command."""
+    """Raise if the command, subcommand or method is unknown."""
     if not words or words[0].startswith("-"):
         return
     command = words[0]
@@ -142,7 +153,7 @@ def _check_command(words: Sequence[str]) -> None:
         kinds = _NESTED[command][1]
         if words[1] not in kinds:
             hint = did_you_mean(words[1], kinds)
-            raise _UsageError(f"there is no {command} {words[1]!r}{hint} Choose from {', '.join(kinds)}")
+            raise _UsageError(f"{command!r} has no subcommand {words[1]!r}{hint} Choose from {', '.join(kinds)}")
     named = words[1] if command in _WITH_METHOD and len(words) > 1 else ""
     if named and not named.startswith("-") and not _is_path(named) and named not in list_methods():
         hint = did_you_mean(named, list_methods())
@@ -150,31 +161,36 @@ def _check_command(words: Sequence[str]) -> None:
 
 
 def _check_options(words: Sequence[str]) -> None:
-    """Raise if a word looks like an option and is none."""
+    """Raise for an unknown option."""
     command = words[0]
     kind = _NESTED[command][1].get(words[1]) if command in _NESTED and len(words) > 1 else _COMMANDS.get(command)
-    if kind is None or any(_is_path(word) for word in words):
+    if kind is None:
         return
-    known = {one.flag for one in shown_options(kind)}
+    known, settings = {one.flag for one in shown_options(kind)}, set()
     if command in _WITH_METHOD:
-        place = _place_of_method(words[1:])
-        # A file may name the method, and the parser then knows its options.
-        names = list_methods() if place is None and _value_of("--config", words) else [words[1:][place or 0]]
-        names = names if place is not None or len(names) > 1 else ["cup"]
-        known |= {f"--{f.name.replace('_', '-')}" for name in names for f in dataclasses.fields(method_class(name))}
+        position = _method_position(words[1:])
+        if position is not None and _is_path(words[1:][position]):
+            return
+        # The YAML file may name the method, so accept the options of all methods here.
+        names = list_methods() if position is None and _value_of("--config", words) else [words[1:][position or 0]]
+        names = names if position is not None or len(names) > 1 else ["cup"]
+        settings = {f"--{f.name.replace('_', '-')}" for name in names for f in dataclasses.fields(method_class(name))}
+        known |= settings
     for word in words[1:]:
         flag = word.partition("=")[0].replace("_", "-")
         plain = flag.replace("--no-", "--", 1)
         if flag.startswith("--") and not {flag, plain, plain.replace("--", "--no-", 1)} & known and flag != "--":
-            hint = did_you_mean(flag, known)
+            # The Python function takes gammas; the command takes the values of any knob.
+            plural = command == "trace" and flag.removesuffix("s") in settings
+            hint = "; did you mean '--values'?" if plural else did_you_mean(flag, known)
             raise _UsageError(f"'{command}' has no option {word!r}{hint} See 'gradpivot {command} --help-all'")
 
 
 def _help(words: Sequence[str]) -> str:
-    """The help that the words ask for."""
+    """The requested help text."""
     named = [word for word in words if not word.startswith("-")]
     if not named:
-        return main_help({title: {name: _about(name) for name in group} for title, group in _GROUPS.items()})
+        return main_help({title: {name: _summary(name) for name in group} for title, group in _GROUPS.items()})
     command, everything = named[0], "--help-all" in words
     if command in _NESTED:
         about, kinds = _NESTED[command]
@@ -185,15 +201,15 @@ def _help(words: Sequence[str]) -> str:
     assert kind is not None
     if command not in _WITH_METHOD:
         return command_help(command, kind, everything=everything)
-    place = _place_of_method(words[1:])
-    if place is not None:
-        look_here()
-    method = method_class("cup" if place is None else words[1:][place])
+    position = _method_position(words[1:])
+    if position is not None:
+        import_from_cwd()
+    method = method_class("cup" if position is None else words[1:][position])
     methods = {name: _first_line(method_class(name)) for name in list_methods()}
     return command_help(command, kind, everything=everything, methods=methods, method=method)
 
 
-def _about(command: str) -> str:
+def _summary(command: str) -> str:
     kind = _COMMANDS[command]
     return _NESTED[command][0] if kind is None else _first_line(kind)
 
@@ -203,9 +219,9 @@ def _first_line(kind: type[Any]) -> str:
 
 
 def print_completion(shell: str) -> None:
-    """Write a completion script to standard output."""
+    """Print a shell completion script."""
     try:
-        _parsed(["--tyro-print-completion", shell])
+        _parse_words(["--tyro-print-completion", shell])
     except SystemExit as done:
         if done.code:
             raise
@@ -216,11 +232,11 @@ def _options_of(command: str) -> Callable[..., Any]:
         return _nested(*_NESTED[command])
     kind = _COMMANDS[command]
     assert kind is not None
-    return _choosing_method(kind) if command in _WITH_METHOD else kind
+    return _with_methods(kind) if command in _WITH_METHOD else kind
 
 
-def _choosing_method(command: type[Any]) -> type[Any]:
-    """The command's options with every registered method as a subcommand, CUP if none is named."""
+def _with_methods(command: type[Any]) -> type[Any]:
+    """The command's options with every registered method as a subcommand; the default is CUP."""
     choice = tyro.extras.subcommand_type_from_defaults(
         {name: method_class(name)() for name in list_methods()},
         descriptions={name: _first_line(method_class(name)) for name in list_methods()},
@@ -238,15 +254,15 @@ def _choosing_method(command: type[Any]) -> type[Any]:
 
 
 def _nested(about: str, kinds: Mapping[str, type[Any]]) -> type[Any]:
-    """A command that has commands of its own."""
+    """Options of a command with subcommands."""
     choices = [
         Annotated[kind, tyro.conf.subcommand(name, description=_first_line(kind))] for name, kind in kinds.items()
     ]
     return dataclasses.make_dataclass("NestedOptions", [("chosen", Union[*choices])], namespace={"__doc__": about})
 
 
-def _with_file_and_protocol(words: list[str]) -> list[str]:
-    """The words with the protocol's and the file's options put before the typed ones, which then win."""
+def _add_defaults(words: list[str]) -> list[str]:
+    """Insert the options of the protocol and the YAML file before the typed ones, which override them."""
     if not words:
         return words
     command, typed = words[0], words[1:]
@@ -254,74 +270,74 @@ def _with_file_and_protocol(words: list[str]) -> list[str]:
     if command == "train":
         settings.pop("method", None)
         recipe = _value_of("--recipe", typed) or str(settings.get("recipe", "problem"))
-        return [command, *_training_words(recipe, typed, settings), *_as_words(settings), *typed]
+        return [command, *_training_words(recipe, typed, settings), *_to_words(settings), *typed]
     if command not in _WITH_METHOD:
-        # 'reproduce' has options only after the name of its experiment.
+        # Options of 'reproduce' come after the experiment's name.
         named = 1 if typed and typed[0] in _EXPERIMENTS else 0
-        return [command, *typed[:named], *_as_words(settings), *typed[named:]]
+        return [command, *typed[:named], *_to_words(settings), *typed[named:]]
     protocol = _value_of("--protocol", typed) or settings.get("protocol")
-    place = _place_of_method(typed)
-    chosen = settings.get("method") if place is None else typed[place]
+    position = _method_position(typed)
+    chosen = settings.get("method") if position is None else typed[position]
     retrains = chosen == "retrain"
     problem = _value_of("--problem", typed) or settings.get("problem")
     if _is_path(problem):
-        # The module may register objectives. If it cannot be imported, loading the problem reports that.
-        look_here()
+        # The module may register objectives. An import error is reported when the problem is loaded.
+        import_from_cwd()
         with suppress(GradPivotError):
             import_path(problem)
     if _is_path(chosen):
-        look_here()
-        method_class(chosen)  # From here on it is one of the subcommands.
+        import_from_cwd()
+        method_class(chosen)  # Registers it as a subcommand.
     if not settings and protocol != "paper" and not retrains:
         return words
     from_file = settings.pop("method", "cup")
-    name = str(from_file) if place is None else typed.pop(place)
+    name = str(from_file) if position is None else typed.pop(position)
     kind = method_class(name)
     if retrains:
-        printed = _training_words("paper" if protocol == "paper" else "problem", typed, settings)
+        defaults = _training_words("paper" if protocol == "paper" else "problem", typed, settings)
     else:
-        printed = _as_words(kind.paper) if protocol == "paper" else []
-    # The method's name comes first, because its options are only known after it.
-    return [command, name, *printed, *_as_words(settings), *typed]
+        defaults = _to_words(kind.paper) if protocol == "paper" else []
+    # The method's name comes first: its options are valid only after it.
+    return [command, name, *defaults, *_to_words(settings), *typed]
 
 
 def _training_words(recipe: str, typed: Sequence[str], settings: Mapping[str, Any]) -> list[str]:
-    """A training recipe's settings as words; typed options come after them and win."""
+    """A training recipe's settings as command-line words; typed options follow and override them."""
     if recipe not in ("problem", "paper", "short"):
-        # The parser says what is wrong with it.
+        # The parser reports the invalid name.
         return []
     from gradpivot.experiments import find_problem
 
-    look_here()
+    import_from_cwd()
     name = _value_of("--problem", typed) or settings.get("problem") or options.ProblemRun().problem
     chosen = find_problem(str(name)).training_recipe(recipe).to_dict()
-    return _as_words({name: value for name, value in chosen.items() if name != "method"})
+    return _to_words({name: value for name, value in chosen.items() if name != "method"})
 
 
-def look_here() -> None:
-    """Import modules from the current folder, as "python -m" does and console scripts don't."""
+def import_from_cwd() -> None:
+    """Allow imports from the current folder, as ``python -m`` does and console scripts don't."""
     sys.path.insert(0, str(Path.cwd()))
 
 
 def _is_path(word: Any) -> TypeGuard[str]:
-    """Whether the word is an import path: my_module:MyMethod."""
+    """Whether the word is an import path such as my_module:MyMethod."""
     return isinstance(word, str) and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", word) is not None
 
 
-def _place_of_method(words: Sequence[str]) -> int | None:
-    """The position of the method's name; option values don't count."""
+def _method_position(words: Sequence[str]) -> int | None:
+    """Position of the method's name, which may also occur as the value of an option."""
     flags = {f"--{f.name}" for kind in vars(options).values() if dataclasses.is_dataclass(kind)
              for f in dataclasses.fields(kind) if f.type == "bool"}  # fmt: skip
-    for place, word in enumerate(words):
-        before = words[place - 1] if place else ""
+    for position, word in enumerate(words):
+        before = words[position - 1] if position else ""
         is_method = word in list_methods() or _is_path(word)
         if is_method and (not before.startswith("--") or before in flags or "=" in before):
-            return place
+            return position
     return None
 
 
 def _value_of(option: str, words: Sequence[str]) -> str | None:
-    """The value typed after an option, if any."""
+    """The value of an option in the command line, if given."""
     for i, word in enumerate(words):
         if word == option and i + 1 < len(words):
             return words[i + 1]
@@ -348,14 +364,14 @@ def _read_file(path: str | None) -> dict[str, Any]:
     return {str(key).replace("-", "_"): value for key, value in content.items()}
 
 
-def _as_words(settings: Mapping[str, Any]) -> list[str]:
+def _to_words(settings: Mapping[str, Any]) -> list[str]:
     words = []
     for name, value in settings.items():
         option = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
             words.append(option if value else f"--no-{name.replace('_', '-')}")
         elif isinstance(value, list):
-            # One option takes several words; the others take them joined, as in --classes 3,5.
+            # These options take several words; the others take one, as in --classes 3,5.
             several = name in ("values", "map")
             words += [option, *(map(str, value) if several else [",".join(map(str, value))])]
         else:

@@ -1,4 +1,4 @@
-"""The command report: the page of finished work, made again from its folder."""
+"""The report command: show a finished run, or rebuild the page of a demo or trace."""
 
 from __future__ import annotations
 
@@ -19,14 +19,20 @@ def _(chosen: options.ReportOptions) -> int:
     from gradpivot.results import Comparison
     from gradpivot.runs import read_run
 
+    if not chosen.results.exists() and chosen.results.suffix != ".json":
+        raise GradPivotError(
+            f"there is no folder {chosen.results}; 'gradpivot unlearn', 'trace' and 'demo' write one with --out"
+        )
     folder = chosen.results if chosen.results.is_dir() else chosen.results.parent
     out = chosen.out or folder
-    if not chosen.results.is_dir() or (folder / "results.json").exists():
+    # A run folder may hold the results.json of an earlier report, too.
+    is_run = chosen.results.is_dir() and (folder / "metrics.json").exists()
+    if not chosen.results.is_dir() or ((folder / "results.json").exists() and not is_run):
         file = folder / "results.json" if chosen.results.is_dir() else chosen.results
         write_comparison(Comparison.load(file), out, False)
         return 0
-    if not (folder / "metrics.json").exists():
-        raise GradPivotError(_nothing_in(folder))
+    if not is_run:
+        raise GradPivotError(_no_results(folder))
     comparison = read_run(folder)
     (point,) = comparison.frontiers[0].points
     if isinstance(point.scores, Scores) and not point.diverged:
@@ -40,7 +46,7 @@ def _(chosen: options.ReportOptions) -> int:
     return 0
 
 
-def _nothing_in(folder: Path) -> str:
+def _no_results(folder: Path) -> str:
     if (folder / "store.json").exists():
         return f"{folder} is a sweep's store; compare its runs with 'gradpivot compare {folder}'"
     return f"{folder} has no results; name a results.json, a demo or trace folder, or a folder from 'gradpivot unlearn'"

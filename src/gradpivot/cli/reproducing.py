@@ -1,4 +1,4 @@
-"""The command reproduce: toy, digits, cifar10-class, ddpm and vae."""
+"""The reproduce command: toy, digits, cifar10-class, ddpm and vae."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ def _(chosen: options.ReproduceDigitsOptions) -> int:
         study(problem, split, study_series(), chosen, title, seed, command)
         for seed in range(chosen.seed, chosen.seed + chosen.seeds)
     ]
-    told = summary(comparisons)
-    write_text(chosen.out / "summary.json", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
-    write_text(chosen.out / "summary.md", summary_markdown(told))
-    text = json.dumps(told, ensure_ascii=False)
-    say_one(chosen.json, text, summary_markdown(told), f"Summary is in {chosen.out}")
+    totals = summary(comparisons)
+    write_text(chosen.out / "summary.json", json.dumps(totals, indent=2, ensure_ascii=False) + "\n")
+    write_text(chosen.out / "summary.md", summary_markdown(totals))
+    text = json.dumps(totals, ensure_ascii=False)
+    say_one(chosen.json, text, summary_markdown(totals), f"Summary is in {chosen.out}")
     return 0
 
 
 @run.register
 def _(chosen: options.ReproduceCifar10ClassOptions) -> int:
-    return _swept_and_compared(chosen, {"short": "cifar10-pretrained", "full": "cifar10-class"}[chosen.preset])
+    return _sweep_and_compare(chosen, {"short": "cifar10-pretrained", "full": "cifar10-class"}[chosen.preset])
 
 
 @run.register
 def _(chosen: options.ReproduceDdpmOptions) -> int:
-    return _swept_and_compared(chosen, {"small": "mnist-ddpm", "full": "cifar10-ddpm"}[chosen.preset])
+    return _sweep_and_compare(chosen, {"small": "mnist-ddpm", "full": "cifar10-ddpm"}[chosen.preset])
 
 
 @run.register
@@ -78,7 +78,7 @@ def _(chosen: options.ReproduceVaeOptions) -> int:
     set_threads(chosen.threads)
     recipe = vae_recipe(chosen.preset, chosen.protocol)
     if chosen.values:
-        # Validates every γ before training anything.
+        # Validate every γ before training starts.
         [dataclasses.replace(recipe.method, gamma=gamma) for gamma in chosen.values]
         recipe = dataclasses.replace(recipe, gammas=chosen.values)
     with terminating(), bar("VAE over γ", wants_progress(chosen.json)) as report:
@@ -94,9 +94,7 @@ def _(chosen: options.ReproduceVaeOptions) -> int:
     return 0
 
 
-def _swept_and_compared(
-    chosen: options.ReproduceCifar10ClassOptions | options.ReproduceDdpmOptions, recipe: str
-) -> int:
+def _sweep_and_compare(chosen: options.ReproduceCifar10ClassOptions | options.ReproduceDdpmOptions, recipe: str) -> int:
     """Sweep into ``out/store``, then compare into ``out``."""
     from gradpivot.cli.sweeping import sweep
 

@@ -1,4 +1,4 @@
-"""The command sweep: put recipe, store and engine together, and always shut down cleanly."""
+"""Run sweeps with recipe, store and engine from the options, and read finished runs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradpivot.cli.console import standing, watched_sweep
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.options.sweeps import CompareOptions, SweepOptions
-from gradpivot.cli.parser import look_here
+from gradpivot.cli.parser import import_from_cwd
 from gradpivot.errors import GradPivotError
 from gradpivot.experiments import ForgetSpec, Recipe, load_recipe, numbers_in
 from gradpivot.results import Record
-from gradpivot.sweep import Failure, Resources, State, Store, Sweep, start_engine
+from gradpivot.sweep import Failure, Resources, State, Store, Sweep, cells_of, start_engine
 
 if TYPE_CHECKING:
     from gradpivot.sweep import Engine
@@ -24,12 +24,12 @@ __all__ = ["Finished", "asked_for", "finished_runs", "sweep"]
 
 
 def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
-    """Run what is missing and return the final state and the failures.
+    """Run the missing cells; returns the final state and the failures.
 
     Raises:
-        KeyboardInterrupt: after Ctrl-C or SIGTERM, with everything finished kept and the way to go on told.
+        KeyboardInterrupt: After Ctrl-C or SIGTERM; finished runs are kept.
     """
-    look_here()
+    import_from_cwd()
     recipe = asked_for(chosen)
     if chosen.threads < 1:
         raise GradPivotError(f"--threads is {chosen.threads}; give 1 or more")
@@ -50,23 +50,23 @@ def _run(recipe: Recipe, chosen: SweepOptions, store: Store) -> tuple[State, lis
     judge = work.judge_setting(recipe.problem, chosen.threads, device)
     work.check_targets(recipe.problem, [target for some in recipe.forget for target in some.targets])
     recipe = recipe.suited(work.own_settings(recipe.problem))
-    with _engine(chosen, store) as engine:
-        going = Sweep(recipe, setting, store, engine, judge)
+    with _started_engine(chosen, store) as engine:
+        running = Sweep(cells_of(recipe, setting), store, engine, judge)
         try:
             with watched_sweep(recipe.name, chosen.json) as watch:
-                state = going.run(watch)
+                state = running.run(watch)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"{standing(going.state)}; everything done is in {chosen.store}") from None
-    return state, store.failures(going.keys)
+            raise KeyboardInterrupt(f"{standing(running.state)}; everything done is in {chosen.store}") from None
+    return state, store.failures(running.keys)
 
 
 class Finished(NamedTuple):
-    """What a store has for a comparison.
+    """Finished runs of a store.
 
     Attributes:
-        records: The runs that were asked for.
-        notes: What a reader must know: runs that failed, settings that were kept apart.
-        damaged: Names of files that cannot be trusted.
+        records: The selected runs.
+        notes: Notes for readers: failed runs, separated settings.
+        damaged: Names of damaged files.
     """
 
     records: list[Record]
@@ -75,39 +75,40 @@ class Finished(NamedTuple):
 
 
 def finished_runs(chosen: CompareOptions) -> Finished:
-    """The runs of a store that the options name.
+    """Read the selected runs of a store.
 
     Raises:
-        GradPivotError: if there is none, or a name is not in it.
+        GradPivotError: If there are none, or a name is unknown.
     """
     store = Store(chosen.store)
-    records, notes = _kept_apart(store.records())
+    # Shadow models of an audit are not runs to compare.
+    records, notes = _separate_settings([record for record in store.records() if not record.is_shadow])
     runs = [record for record in records if record.role == "run"]
     methods, protocols = _names(chosen.methods), _names(chosen.protocols)
     if methods is not None:
         wanted = {name.casefold() for name in methods}
-        _known_names("method", wanted, {name.casefold() for r in runs for name in (r.method, r.series)})
+        _check_names("method", wanted, {name.casefold() for r in runs for name in (r.method, r.series)})
         records = [r for r in records if r.role != "run" or {r.method.casefold(), r.series.casefold()} & wanted]
     if protocols is not None:
-        _known_names("protocol", set(protocols), {record.protocol for record in runs})
+        _check_names("protocol", set(protocols), {record.protocol for record in runs})
         records = [r for r in records if r.role != "run" or r.protocol in protocols]
     if not any(record.role == "run" for record in records):
         raise GradPivotError(
-            f"{chosen.store} has no finished run to compare; fill it with 'gradpivot sweep', or ask for others"
+            f"{chosen.store} has no finished run to compare; run 'gradpivot sweep' first, or select other methods"
         )
-    notes += _failed(store.failures())
+    notes += _describe_failures(store.failures())
     return Finished(records, notes, [path.name for path in store.damaged])
 
 
-def _kept_apart(records: list[Record]) -> tuple[list[Record], list[str]]:
-    """Give runs of other versions, data, models or thread counts series of their own, so that they don't mix."""
+def _separate_settings(records: list[Record]) -> tuple[list[Record], list[str]]:
+    """Rename problems that were run in several settings (versions, data, …), so that tables don't mix them."""
     settings: dict[str, dict[str, None]] = defaultdict(dict)
     for record in records:
         settings[record.problem][record.provenance.get("setting_key", "")] = None
     mixed = {problem for problem, keys in settings.items() if len(keys) > 1}
     notes = [
         f"{problem} was run in {len(settings[problem])} settings (versions, data, model, training, threads or device "
-        f"differ); each has its own tables. Use a store for each to keep their names."
+        f"differ); each has its own tables. Use one store per setting to keep the names."
         for problem in sorted(mixed)
     ]
     return [
@@ -118,21 +119,21 @@ def _kept_apart(records: list[Record]) -> tuple[list[Record], list[str]]:
     ], notes
 
 
-def _failed(failures: Sequence[Failure]) -> list[str]:
-    """The failed runs by series, with one reason each."""
+def _describe_failures(failures: Sequence[Failure]) -> list[str]:
+    """One line per series with failed runs: their number and the first reason."""
     reasons: dict[str, list[str]] = defaultdict(list)
     for _, what, why in failures:
         reasons[what.split(" (")[0].split(", ")[0]].append(why)
-    return [f"{len(some)} runs of {name} could not be done: {some[0]}" for name, some in reasons.items()]
+    return [f"{len(some)} runs of {name} failed: {some[0]}" for name, some in reasons.items()]
 
 
-def _known_names(what: str, wanted: set[str], there: set[str]) -> None:
-    if missing := sorted(wanted - there):
-        raise GradPivotError(f"the store has no {what} {missing[0]!r}; it has {', '.join(sorted(there))}")
+def _check_names(what: str, wanted: set[str], known: set[str]) -> None:
+    if missing := sorted(wanted - known):
+        raise GradPivotError(f"the store has no {what} {missing[0]!r}; it has {', '.join(sorted(known))}")
 
 
 def asked_for(chosen: SweepOptions) -> Recipe:
-    """The recipe, or the part of it that the options name."""
+    """Load the recipe, restricted by the options."""
     recipe = load_recipe(chosen.recipe)
     forget: list[ForgetSpec] = []
     if chosen.classes is not None:
@@ -153,7 +154,7 @@ def _check_installed(recipe: Recipe) -> None:
         try:
             series.methods[0].check_installed()
         except GradPivotError as error:
-            raise GradPivotError(f"{error}, or leave it out with --without {series.method}") from None
+            raise GradPivotError(f"{error}, or skip it with --without {series.method}") from None
 
 
 def _names(text: str) -> list[str] | None:
@@ -161,8 +162,8 @@ def _names(text: str) -> list[str] | None:
 
 
 @contextmanager
-def _engine(chosen: SweepOptions, store: Store) -> Iterator[Engine]:
-    """The engine that the options name, always stopped at the end of the block."""
+def _started_engine(chosen: SweepOptions, store: Store) -> Iterator[Engine]:
+    """Start the chosen engine; closes it at the end of the block."""
     engine = start_engine(
         chosen.engine,
         Resources(

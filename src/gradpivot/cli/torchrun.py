@@ -1,6 +1,6 @@
-"""The processes that torchrun starts: how the command line joins them, and how they speak with one voice.
+"""Run under torchrun: join the process group, and report each failure only once.
 
-No torch is imported here before it is needed, so that ``--help`` stays instant.
+Imports torch only when needed, so that ``--help`` stays fast.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["device_of_process", "is_first", "joined", "launched", "let_others_sp
 
 _VARIABLES = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _SILENT_SECONDS = 3.0
-"""Seconds a silent process waits before it exits; torchrun usually ends it sooner."""
+"""Seconds that a process waits before it exits without a report; torchrun usually ends it sooner."""
 _WAIT = timedelta(days=1)
-"""Timeout between processes: the first may train the original for hours. A process that dies is noticed at once."""
+"""Timeout of collectives: the first process may train the original for hours. Dead processes are noticed at once."""
 _store: Any = None
-"""The store the processes share once they have joined."""
+"""Key-value store shared by the processes; None before they join."""
 
 
 def launched() -> bool:
@@ -40,13 +40,13 @@ def is_first() -> bool:
 
 @contextmanager
 def joined(kind: str) -> Iterator[Replicas]:
-    """Join the processes that torchrun started, for the block; a no-op for a single process.
+    """Join torchrun's process group for the block; a no-op for a single process.
 
     Args:
-        kind: ``cuda`` for a GPU each, which becomes the current device, and NCCL; ``cpu`` for CPUs and gloo.
+        kind: ``cuda`` for one GPU per process, set as its current device, and NCCL; ``cpu`` for CPUs and gloo.
 
     Raises:
-        GradPivotError: if there are GPUs, but too few.
+        GradPivotError: If there are fewer GPUs than processes.
     """
     from gradpivot.runtime import Replicas
 
@@ -58,10 +58,10 @@ def joined(kind: str) -> Iterator[Replicas]:
     from torch.distributed.rendezvous import rendezvous
 
     global _store
-    gpus, here = torch.cuda.device_count() if kind == "cuda" else 0, int(os.environ["LOCAL_WORLD_SIZE"])
-    if 0 < gpus < here:
+    gpus, processes = torch.cuda.device_count() if kind == "cuda" else 0, int(os.environ["LOCAL_WORLD_SIZE"])
+    if 0 < gpus < processes:
         raise GradPivotError(
-            f"torchrun started {here} processes on a machine with {gpus} GPUs; start at most {gpus} with "
+            f"torchrun started {processes} processes on a machine with {gpus} GPUs; start at most {gpus} with "
             f"--nproc-per-node, or use CPUs with --device cpu"
         )
     if gpus:
@@ -70,38 +70,38 @@ def joined(kind: str) -> Iterator[Replicas]:
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if gpus else "gloo", store=_store, rank=rank, world_size=size, timeout=_WAIT
     )
-    # Not in a finally block: after a failure the others must see that this process is gone.
+    # Not in a finally block: after a failure the other processes must notice that this one is gone.
     yield Replicas.current()
     dist.destroy_process_group()
 
 
 def device_of_process(kind: str) -> str:
-    """This process's device of that kind (``cpu``, ``cuda``); under torchrun each process has its own GPU."""
+    """This process's device; under torchrun each process has its own GPU."""
     return f"cuda:{os.environ['LOCAL_RANK']}" if kind == "cuda" and launched() else kind
 
 
 def may_speak(message: str, *, of_others: bool = False) -> bool:
-    """Whether this process reports a failure: each is reported once, by the first process that hits it.
+    """Whether this process reports a failure; each one is reported once, by the first process that hits it.
 
     Args:
-        message: What went wrong.
-        of_others: The failure is that another process is gone; it is reported only if that one reported nothing.
+        message: The error message.
+        of_others: Whether the failure is that another process is gone; reported only if that one reported nothing.
     """
     if _store is None:
         if not is_first():
-            # A failure before the processes have joined usually hits the first one too, which then reports it, and
-            # torchrun ends this one. If torchrun doesn't, the failure is this process's own.
+            # Before the processes join, a failure usually hits the first one too, which reports it, and torchrun
+            # ends this process. If that doesn't happen, the failure is in this process only.
             let_others_speak()
         return True
     with suppress(Exception):
-        # The store goes with the process that keeps it; then nobody can have been asked.
-        if of_others and _store.check(["gradpivot/told"]):
+        # The store is lost with the process that hosts it; report the failure then.
+        if of_others and _store.check(["gradpivot/reported"]):
             return False
-        _store.set("gradpivot/told", "1")
-        return bool(_store.add(f"gradpivot/told/{message}", 1) == 1)
+        _store.set("gradpivot/reported", "1")
+        return bool(_store.add(f"gradpivot/reported/{message}", 1) == 1)
     return True
 
 
 def let_others_speak() -> None:
-    """Wait a moment: torchrun ends all processes when the first one exits, and another may have to report why."""
+    """Wait before exiting: torchrun ends all processes when one exits, and another may still report the reason."""
     time.sleep(_SILENT_SECONDS)

@@ -1,4 +1,4 @@
-"""The commands that run a method over its knob: demo and trace."""
+"""The commands demo and trace, which run methods over their knobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 from gradpivot.cli import options
 from gradpivot.cli.console import bar, counted, quiet, say, say_json, say_result, scores_line, wants_progress
 from gradpivot.cli.dispatch import run
-from gradpivot.cli.inputs import computed, device_named, prepare, problem_of, refuse_file, set_threads, split_of
+from gradpivot.cli.inputs import (
+    check_options,
+    computed,
+    device_named,
+    prepare,
+    problem_of,
+    refuse_file,
+    set_threads,
+    split_of,
+)
 from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
@@ -41,20 +50,44 @@ def _(chosen: options.DemoOptions) -> int:
         f"gradpivot demo --class {chosen.forget} --seed {chosen.seed} --threads {chosen.threads}",
     )
     write_comparison(comparison, chosen.out, chosen.json)
+    _keep_run(problem, split, chosen)
+    if not chosen.json:
+        say(f"CUP at γ = 1 is kept with its weights: gradpivot audit {chosen.out / 'cup'}")
     return 0
+
+
+def _keep_run(problem: Problem, split: ForgetSplit, chosen: options.DemoOptions) -> None:
+    """Keep CUP at γ = 1 as a run folder, for 'gradpivot audit' and 'gradpivot rerun'."""
+    from gradpivot.methods import CUP
+    from gradpivot.models import save_weights
+    from gradpivot.runs import original_model, write_run
+    from gradpivot.sweep import Runs
+
+    out = chosen.out / "cup"
+    if (out / "metrics.json").exists():
+        return
+    original = original_model(problem, split, chosen.seed, chosen.out / f"original-{chosen.seed}.safetensors")
+    prepared = problem.prepared(original, split, CUP(gamma=1.0), seed=chosen.seed)
+    config = {"problem": problem.name, "seed": chosen.seed, "threads": chosen.threads, "classes": str(chosen.forget)}
+    save_weights(original, out / "original.safetensors", {"problem": problem.name, "seed": chosen.seed})
+    result = Runs(chosen.out).result(prepared)
+    write_run(out, {**config, **prepared.method.to_dict()}, split, result, prepared.original())
 
 
 @run.register
 def _(chosen: options.TraceOptions) -> int:
+    from gradpivot.results import check_metric, parse_conditions
+
+    # Report invalid options before torch is imported and training starts.
+    check_options(chosen)
+    parse_conditions(chosen.pick or {})
+    check_metric(chosen.best)
+
     from gradpivot.api import check_traceable, over_knob
     from gradpivot.methods import make_method
     from gradpivot.models import save_weights
-    from gradpivot.results import check_metric, parse_conditions
     from gradpivot.sweep import Runs, run_study
 
-    # Report typos before training anything.
-    parse_conditions(chosen.pick or {})
-    check_metric(chosen.best)
     over_knob(chosen.method, values=chosen.values or None)
     _check_quick(chosen)
     refuse_file(chosen.out)
@@ -98,7 +131,7 @@ def _(chosen: options.TraceOptions) -> int:
 
 
 def _refuse_other_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSplit) -> None:
-    """Raise if the folder holds the page of another trace, which this one would replace."""
+    """Raise if the folder holds a different trace, which this one would overwrite."""
     from gradpivot.results import Comparison
 
     file = chosen.out / "results.json"
@@ -108,7 +141,7 @@ def _refuse_other_trace(chosen: options.TraceOptions, problem: Problem, split: F
     settings = [point.settings for frontier in found.frontiers for point in frontier.points]
     own = chosen.method.to_dict()
     same = ("quick" in found.provenance) == chosen.quick and found.problem.get("name") == problem.name
-    # Compare classes, not split hashes: a trace may have set half of the test data aside for steering.
+    # Compare classes, not split hashes: a trace may have held out half of the test data for validation.
     same = same and found.problem.get("classes") == split.facts()["classes"]
     ignored = {chosen.method.active_knob, "batch_size", "augment"}  # The problem fills these in.
     same = same and all(value == own.get(name) for s in settings for name, value in s.items() if name not in ignored)
@@ -119,7 +152,7 @@ def _refuse_other_trace(chosen: options.TraceOptions, problem: Problem, split: F
 def study(
     problem: Problem, split: ForgetSplit, series: Any, chosen: Any, title: str, seed: int, command: str
 ) -> Comparison:
-    """Run series of methods on a problem with the chosen options."""
+    """Run several series of methods on a problem, with a progress bar."""
     from gradpivot.sweep import run_study
 
     set_threads(chosen.threads)
@@ -137,7 +170,7 @@ def study(
 
 
 def write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
-    """Write results.json, results.csv, figures and the page, and print the table."""
+    """Write results.json, results.csv, figures and the page; print the table."""
     from gradpivot.report import (
         conflict_figure,
         console_table,
@@ -156,13 +189,13 @@ def write_comparison(comparison: Comparison, out: Path, as_json: bool) -> None:
     write_text(out / "results.json", text)
     write_csv(comparison, out / "results.csv")
     write_page(comparison, out / "report.html")
-    drawn = {"frontier": frontier_figure, "metrics": metrics_figure, "conflict": conflict_figure}
-    for name, draw in drawn.items():
+    figures = {"frontier": frontier_figure, "metrics": metrics_figure, "conflict": conflict_figure}
+    for name, draw in figures.items():
         save_drawn(out, name, draw(comparison))
     if as_json:
         say_json(text)
     else:
-        # Without a reference some measures are unknown, so there is no best run: show all.
+        # Without a reference some measures are unknown and no run is the best: show all.
         known = all(measurable(with_reference(frontier, comparison)) for frontier in comparison.frontiers)
         shown = console_table if known else point_table
         say(shown(comparison), f"Open {out / 'report.html'} in a browser; numbers are in {out}")
@@ -194,10 +227,10 @@ def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSp
     from gradpivot.sweep import run_study
 
     prepared = problem.prepared(model, split, chosen.method, **computed(chosen))
-    # Score the reference and the line on the same data.
+    # Score the reference and the points on the same data.
     split, method = prepared.split, prepared.method
     title = f"{problem.name}: {method.title} over {method.active_knob}, one run"
-    beside = run_study(
+    baseline = run_study(
         problem,
         split,
         {},
@@ -216,7 +249,7 @@ def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSp
         quick=True,
         points=chosen.points,
         checkpoint=chosen.out / "checkpoint.pt",
-        reference=beside.retrained.scores if beside.retrained else None,
+        reference=baseline.retrained.scores if baseline.retrained else None,
         progress=wants_progress(chosen.json),
         retain_scored=problem.retain_scored,
         **scoring,
@@ -224,27 +257,28 @@ def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSp
     )
     choice, cost = traced.recommend(), traced.cost
     assert cost is not None
-    # Half of the test data chose the point; the other half scores it.
+    # The point is chosen on one half of the test data and scored on the other.
     unseen = score(choice.result.model, split.with_validation(), **scoring)
-    told = {
+    facts = {
         "cost_in_plain_runs": cost.total,
         "recommended": {**choice.to_dict(), "scores_on_unseen_data": unseen.to_dict()},
     }
-    comparison = dataclasses.replace(beside, frontiers=[traced], provenance={**beside.provenance, "quick": told})
+    comparison = dataclasses.replace(baseline, frontiers=[traced], provenance={**baseline.provenance, "quick": facts})
     with quiet() if chosen.pick and chosen.json else nullcontext():
         write_comparison(comparison, chosen.out, chosen.json)
-    taken = traced.pick_result(chosen.pick, chosen.best) if chosen.pick else choice.result
-    save_weights(taken.model, chosen.out / "model.safetensors", {"method": taken.method.label})
+    picked_result = traced.pick_result(chosen.pick, chosen.best) if chosen.pick else choice.result
+    save_weights(picked_result.model, chosen.out / "model.safetensors", {"method": picked_result.method.label})
     if chosen.json:
         if chosen.pick:
-            say_json(json.dumps(taken.point().to_dict() | {"history": {}}, indent=2))
+            say_json(json.dumps(picked_result.point().to_dict() | {"history": {}}, indent=2))
         return 0
     n = len(traced.points)
     say(
-        f"{n} points for {cost.total:.1f} plain runs with scoring; a sweep of {n} would take {cost.of_sweep(n):.1f}",
-        f"Recommended: {traced.points[choice.index].label}; {choice.reason}",
+        f"{n} points at the cost of {cost.total:.1f} runs with scoring; a sweep of {n} costs {cost.of_sweep(n):.1f}",
+        f"Recommended: {traced.points[choice.index].label}",
+        choice.reason,
         f"On held-out test data: {scores_line(unseen)}",
     )
     if chosen.pick:
-        say_result(taken, traced.original, chosen.out)
+        say_result(picked_result, traced.original, chosen.out)
     return 0

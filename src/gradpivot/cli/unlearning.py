@@ -1,4 +1,4 @@
-"""The commands that make one model: train, unlearn, rerun."""
+"""The commands train, unlearn and rerun."""
 
 from __future__ import annotations
 
@@ -23,7 +23,16 @@ from gradpivot.cli.console import (
     watched_training,
 )
 from gradpivot.cli.dispatch import DIVERGED, UNMET, run
-from gradpivot.cli.inputs import check_model, computed, device_named, prepare, problem_of, refuse_file, set_threads
+from gradpivot.cli.inputs import (
+    check_model,
+    check_options,
+    computed,
+    device_named,
+    prepare,
+    problem_of,
+    refuse_file,
+    set_threads,
+)
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.torchrun import device_of_process, joined
 from gradpivot.errors import GradPivotError
@@ -34,11 +43,12 @@ if TYPE_CHECKING:
     from gradpivot.evaluate import Scored
     from gradpivot.runs import Prepared
     from gradpivot.runtime import Replicas
+    from gradpivot.targets import Targets
 
 __all__: list[str] = []
 
-_NO_BETTER = 1.2
-"""Factor on chance accuracy below which a model was probably loaded wrongly."""
+_CHANCE_FACTOR = 1.2
+"""Warn below this multiple of chance accuracy: the weights were probably loaded wrongly."""
 
 
 @run.register
@@ -54,13 +64,18 @@ def _(chosen: options.TrainOptions) -> int:
         check_model(problem, data, chosen.model)
     checkpoint = chosen.out / "checkpoint.pt"
     watched = watched_training(f"Training {problem.name}", chosen.training.epochs, chosen.json)
-    with terminating(), watched as (progress, tell):
-        how = {"evaluate_every": chosen.evaluate_every, "progress": progress, "tell": tell, **computed(chosen)}
-        how |= {"checkpoint": checkpoint, "checkpoint_seconds": chosen.checkpoint_every}
-        trained = train_model(problem, chosen.training, data=data, device=device, **how)
+    with terminating(), watched as (progress, on_epoch):
+        run_options = {
+            "evaluate_every": chosen.evaluate_every,
+            "progress": progress,
+            "tell": on_epoch,
+            **computed(chosen),
+        }
+        run_options |= {"checkpoint": checkpoint, "checkpoint_seconds": chosen.checkpoint_every}
+        trained = train_model(problem, chosen.training, data=data, device=device, **run_options)
     settings = chosen.training.to_dict()
     write_training(
-        chosen.out, {**_computing(chosen, device), "evaluate_every": chosen.evaluate_every, **settings}, trained
+        chosen.out, {**_run_options(chosen, device), "evaluate_every": chosen.evaluate_every, **settings}, trained
     )
     checkpoint.unlink(missing_ok=True)
     if chosen.json:
@@ -73,9 +88,15 @@ def _(chosen: options.TrainOptions) -> int:
 
 @run.register
 def _(chosen: options.UnlearnOptions) -> int:
+    from gradpivot.targets import Targets
+
+    # Report invalid options before torch is imported and training starts.
+    check_options(chosen)
+    aimed = chosen.until is not None or chosen.keep is not None
+    targets = Targets.read(chosen.until, chosen.keep) if aimed else None
     kind = device_named(chosen.device)
     with joined(kind) as replicas, nullcontext() if replicas.is_first else quiet():
-        return _unlearn(chosen, kind, replicas)
+        return _unlearn(chosen, targets, kind, replicas)
 
 
 @run.register
@@ -86,7 +107,7 @@ def _(chosen: options.RerunOptions) -> int:
     from gradpivot.runs import read_config, read_metrics
 
     config, before = read_config(chosen.folder), read_metrics(chosen.folder)
-    # The original was saved under the model's own keys, so there is nothing to rename.
+    # The original was saved with the model's own keys; nothing to rename.
     config.pop("map", None)
     with tempfile.TemporaryDirectory() as scratch:
         out = chosen.out or Path(scratch) / "run"
@@ -104,9 +125,9 @@ def _(chosen: options.RerunOptions) -> int:
     then, now = before["scores"], after["scores"]
     different = [name for name in then if then[name] != now.get(name)]
     if different:
-        told = ", ".join(f"{name} {then[name]} then, {now.get(name, 'not measured')} now" for name in different)
+        differences = ", ".join(f"{name} {then[name]} then, {now.get(name, 'not measured')} now" for name in different)
         raise GradPivotError(
-            f"the second run scored differently: {told}. Compare environment.json: versions, threads or the "
+            f"the second run scored differently: {differences}. Compare environment.json: versions, threads or the "
             f"machine may differ"
         )
     if after["diverged"]:
@@ -114,21 +135,18 @@ def _(chosen: options.RerunOptions) -> int:
         return DIVERGED
     try:
         line = scores_line(read_scores(now))
-    except (KeyError, TypeError, ValueError):  # a third party's scorer
+    except (KeyError, TypeError, ValueError):  # a third-party scorer
         line = json.dumps(now)
     say(f"The same scores to the last digit: {line}")
     return 0
 
 
-def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> int:
-    """One run or one search. Every process computes; the first one writes and prints."""
+def _unlearn(chosen: options.UnlearnOptions, targets: Targets | None, kind: str, replicas: Replicas) -> int:
+    """Run a method, or search for a target. All processes compute; the first one writes and prints."""
     from gradpivot.cli.judging import scorer_in
     from gradpivot.runs import refuse_used, write_run
-    from gradpivot.targets import Targeted, Targets, check_steerable, check_walkable, forget_checkpoints, unlearn_until
+    from gradpivot.targets import Targeted, check_steerable, check_walkable, forget_checkpoints, unlearn_until
 
-    # Report typos before training anything.
-    aimed = chosen.until is not None or chosen.keep is not None
-    targets = Targets.read(chosen.until, chosen.keep) if aimed else None
     refuse_file(chosen.out)
     refuse_used(chosen.out, chosen.overwrite)
     if targets is not None:
@@ -136,12 +154,12 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
         check_steerable(targets, problem_of(chosen).scorer())
     device = device_of_process(kind)
     problem, split, model = prepare(chosen, device, replicas)
-    # Samples are scored per class. A generator that forgets records is scored by its losses.
+    # Samples are judged by class; a generator that forgets single records is scored by its losses.
     scorer = None
     if split.kind == "class" and problem.judging is not None:
         scorer = scorer_in(problem, chosen.out, device, chosen.classifier, quiet=chosen.json)
     checkpoint = chosen.out / "checkpoint.pt"
-    # torchrun sends SIGTERM to the others when one process is lost; the one that noticed reports it.
+    # If a process is lost, torchrun sends SIGTERM to the others; the one that noticed reports it.
     ending = terminating() if replicas.size == 1 else nullcontext()
     with ending, bar(chosen.method.title, wants_progress(chosen.json)) as report:
         prepared = problem.prepared(
@@ -162,7 +180,7 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
     status = DIVERGED if result.diverged else UNMET if unmet else 0
     if not replicas.is_first:
         return status
-    _keep_original(model, chosen)
+    _save_original(model, chosen)
     write_run(chosen.out, _config(chosen, kind, prepared.method), prepared.split, result, original)
     checkpoint.unlink(missing_ok=True)
     if targets is not None:
@@ -177,14 +195,14 @@ def _unlearn(chosen: options.UnlearnOptions, kind: str, replicas: Replicas) -> i
 
 
 def _original_scores(prepared: Prepared) -> Scored:
-    """The scores before the run; warns about a model at chance level."""
+    """Score the original; warns if it is at chance level."""
     import numpy as np
 
     from gradpivot.evaluate import Scores
 
     scores, running = prepared.original(), prepared.running
     guess = 1 / len(np.unique(prepared.split.test_labels))
-    if isinstance(scores, Scores) and scores.ra < _NO_BETTER * guess and running.replicas.is_first:
+    if isinstance(scores, Scores) and scores.ra < _CHANCE_FACTOR * guess and running.replicas.is_first:
         sys.stderr.write(
             f"gradpivot: the original classifies {100 * scores.ra:.1f} % of the retain set correctly, no better "
             f"than chance; are these its weights (--weights, --map) and its inputs (--normalise)?\n"
@@ -192,7 +210,7 @@ def _original_scores(prepared: Prepared) -> Scored:
     return scores
 
 
-def _keep_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
+def _save_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
     from gradpivot.models import save_weights
 
     facts = {"problem": chosen.problem, "seed": chosen.seed}
@@ -202,22 +220,22 @@ def _keep_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
 
 
 def _config(chosen: options.UnlearnOptions, kind: str, method: Any) -> dict[str, Any]:
-    """The options that decide the results, as 'unlearn --config' reads them; no local paths."""
+    """The options that determine the results, in the format of ``--config``; without local paths."""
     given = {name: getattr(chosen, name) for name in ("map", "classes", "fraction", "indices", "until", "keep")}
     given |= {"map": list(chosen.map) or None, "indices": chosen.indices and str(chosen.indices)}
     asked = {name: value for name, value in given.items() if value is not None}
-    return {**_computing(chosen, kind), **asked, **method.to_dict()}
+    return {**_run_options(chosen, kind), **asked, **method.to_dict()}
 
 
-def _computing(chosen: options.ProblemRun, device: str) -> dict[str, Any]:
-    """The options that decide the results of any run."""
+def _run_options(chosen: options.ProblemRun, device: str) -> dict[str, Any]:
+    """The options that determine the results of any run."""
     names = ("problem", "model", "normalise", "seed", "threads", "device", "precision", "compile")
     values = {name: getattr(chosen, name) for name in names} | {"device": device}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _saved_indices(folder: Path, scratch: Path) -> Path:
-    """Write a run's forget indices to a file; the original file may be gone."""
+    """Write a run's forget indices to a new file; the original file may be gone."""
     saved = json.loads((folder / "split.json").read_text(encoding="utf-8"))
     path = scratch / "indices.txt"
     path.write_text("\n".join(map(str, saved["forget_indices"])), encoding="utf-8")

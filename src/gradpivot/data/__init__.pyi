@@ -27,3 +27,4 @@ from .readers.mnist import (
 from .readers.png import decode_rgb as decode_rgb, encode_rgb as encode_rgb, png_size as png_size
 from .readers.svhn import load_svhn as load_svhn
 from .split import ForgetSplit as ForgetSplit
+from .worlds import world_split as world_split

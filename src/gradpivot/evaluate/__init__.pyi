@@ -1,12 +1,17 @@
 from .classifiers.evaluation import (
     PredictionCache as PredictionCache,
+    ReferencePredictions as ReferencePredictions,
     SetPredictions as SetPredictions,
     evaluate as evaluate,
     fixed_subset as fixed_subset,
     matching_test_indices as matching_test_indices,
     predictions as predictions,
 )
-from .classifiers.membership import threshold_attack as threshold_attack
+from .classifiers.membership import (
+    RMIA_OFFSET as RMIA_OFFSET,
+    rmia_log_ratios as rmia_log_ratios,
+    threshold_attack as threshold_attack,
+)
 from .classifiers.scorer import ClassifierScorer as ClassifierScorer
 from .generators.frechet import statistics_of as statistics_of
 from .generators.judge import Judge as Judge, Reference as Reference, recogniser_features as recogniser_features
@@ -27,5 +32,19 @@ from .metrics.registry import (
     unregister_metric as unregister_metric,
 )
 from .on_test import HeldOutScore as HeldOutScore, score_on_test as score_on_test
+from .relearning import (
+    MAX_RELEARNED as MAX_RELEARNED,
+    RELEARN_SHOTS as RELEARN_SHOTS,
+    RELEARN_STEPS as RELEARN_STEPS,
+    RelearnPlan as RelearnPlan,
+    Shots as Shots,
+    mean_over_steps as mean_over_steps,
+    relearn_batches as relearn_batches,
+    relearn_plan as relearn_plan,
+    relearned_correctness as relearned_correctness,
+    repeated_batches as repeated_batches,
+    sample_shots as sample_shots,
+    sgd_steps as sgd_steps,
+)
 from .scorer import Examination as Examination, Scorer as Scorer, scorer_of as scorer_of
 from .scores import Scored as Scored, Scores as Scores

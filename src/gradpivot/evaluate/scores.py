@@ -58,6 +58,8 @@ class Scores:
         ua: One minus the accuracy on the forget set.
         ta: Accuracy on the test set (without the forgotten classes for class-wise forgetting).
         mia: Fraction of the forget set that a threshold on the true-label confidence classifies as *non-member*.
+        mia_accuracy: That threshold's balanced training accuracy; None in records that do not have it.
+        mia_determined: False where members and non-members look alike (accuracy below 55 %), so that ``mia`` is noise.
         mia_svc: The same with the paper's RBF-kernel SVC.
         mia_svc_accuracy: That SVC's training accuracy.
         mia_svc_determined: False where the SVC is ill-posed (accuracy below 55 %), so that ``mia_svc`` is noise.
@@ -72,6 +74,8 @@ class Scores:
     ua: float
     ta: float
     mia: float
+    mia_accuracy: float | None = None
+    mia_determined: bool = True
     mia_svc: float
     mia_svc_accuracy: float
     mia_svc_determined: bool
@@ -100,20 +104,20 @@ class Scores:
         """Build from a dictionary of all measured values."""
         known = _names()
         more = tuple((name, value) for name, value in values.items() if name not in known)
-        return cls(**{name: values[name] for name in known}, more=more)
+        return cls(**{name: values[name] for name in known if name in values}, more=more)
 
     @classmethod
     def of_diverged(cls) -> Scores:
         """The scores assigned to a diverged run: zeros, and the worst value of each further metric."""
         further = (m for m in scored_metrics() if m.name not in _names() and math.isfinite(m.worst))
         return cls(
-            ra=0.0, ua=0.0, ta=0.0, mia=0.0, mia_svc=0.0, mia_svc_accuracy=0.0,
+            ra=0.0, ua=0.0, ta=0.0, mia=0.0, mia_accuracy=0.0, mia_determined=False, mia_svc=0.0, mia_svc_accuracy=0.0,
             mia_svc_determined=False, n_forget=0, n_retain=0, n_test=0, more=tuple((m.name, m.worst) for m in further),
         )  # fmt: skip
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Scores:
-        """Inverse of :meth:`to_dict`. Unregistered metrics are kept.
+        """Inverse of :meth:`to_dict`. Unregistered metrics are kept; an MIA of unknown accuracy counts as determined.
 
         Raises:
             ValueError: If a fraction is not a number in [0, 1].
@@ -122,7 +126,7 @@ class Scores:
             share = values[name]
             if not isinstance(share, (int, float)) or not 0 <= share <= 1:
                 raise ValueError(f"{name} is {share!r}; it must be between 0 and 1")
-        if len(values) == len(_names()):
+        if values.keys() == set(_names()):
             return cls(**values)
         return cls.from_measurements({name: v for name, v in values.items() if isinstance(v, (int, float))})
 

@@ -86,8 +86,8 @@ class Problem:
         judging = judging or self.judging
         if judging is None:
             return (running or self.running).scoring
-        made = judging.classifier
-        load = None if classifier is None else (lambda: classifier(find_problem(made)))
+        name = judging.classifier
+        load = None if classifier is None else (lambda: classifier(find_problem(name)))
         return SampleScorer(judging, load, self.task, folder)
 
     def prepared(
@@ -112,7 +112,7 @@ class Problem:
             name: ``problem``, ``paper`` (200 epochs) or ``short`` (20 epochs).
 
         Raises:
-            GradPivotError: for any other name.
+            GradPivotError: For any other name.
         """
         if name == "problem":
             return self.training
@@ -126,7 +126,7 @@ def find_problem(name: str) -> Problem:
     """A built-in or installed problem, or ``package.module:function`` with a function that returns a :class:`Problem`.
 
     Raises:
-        GradPivotError: if there is no such problem or it cannot be loaded.
+        GradPivotError: If there is no such problem or it cannot be loaded.
     """
     path = problem_paths().get(name, name)
     if ":" not in path:
@@ -153,6 +153,6 @@ def with_model(problem: Problem, name: str, normalise: str | None = None) -> Pro
     Drops the problem's trained original, which belongs to the old model.
 
     Raises:
-        GradPivotError: if there is no such model.
+        GradPivotError: If there is no such model.
     """
     return replace(problem, model=find_model(name, problem.images, normalise), original=None)

@@ -166,7 +166,7 @@ class Pivot:
         if self._accumulated is None:
             return forget, retain
         if len(self._accumulated[0]) != len(forget):
-            raise GradPivotError("accumulate() and backward() were given different parameters; give the same")
+            raise GradPivotError("accumulate() and backward() were given different parameters; pass the same to both")
         return _summed(self._accumulated[0], forget), _summed(self._accumulated[1], retain)
 
     def _write(
@@ -190,7 +190,7 @@ class Pivot:
         weights, norm = limited(self._weighting_at(gamma)(gram), gram, self.max_norm)
         if scaler is None and norm > min(torch.finfo(p.dtype).max for p in parameters):
             raise NonFiniteError(
-                f"the step has the length {norm:.3g}, beyond its dtype's range; set max_norm. No .grad was written"
+                f"the step length is {norm:.3g}, beyond the dtype's range; set max_norm. No .grad was written"
             )
         for parameter, gradient in zip(parameters, combine(forget, retain, weights, gram), strict=True):
             if gradient is not None:

@@ -61,7 +61,7 @@ def _accumulated_gradient(loss: Tensor, parameters: Sequence[Tensor]) -> Gradien
         if "second time" not in str(error):
             raise
         raise GradPivotError(
-            "the two losses share one graph; compute each from a forward pass of its own "
+            "the two losses share one graph; compute each from its own forward pass "
             "(model(forget_x) and model(retain_x)), or pass functions that do"
         ) from None
     finally:
@@ -77,15 +77,15 @@ def trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor])
     """
     masks = list(mask)
     if len(masks) != len(parameters):
-        raise GradPivotError(f"there are {len(masks)} masks for {len(parameters)} parameters; give one each")
+        raise GradPivotError(f"there are {len(masks)} masks for {len(parameters)} parameters; pass one per parameter")
     for m, p in zip(masks, parameters, strict=True):
         if m is not None and m.shape != p.shape:
             raise GradPivotError(
-                f"a mask has the shape {tuple(m.shape)}, its parameter {tuple(p.shape)}; they must be equal"
+                f"a mask has shape {tuple(m.shape)}, but its parameter has {tuple(p.shape)}; they must be equal"
             )
         if m is not None and is_sharded(m) != is_sharded(p):
             raise GradPivotError(
-                "a mask must be sharded as its parameter is: distribute_tensor(mask, p.device_mesh, p.placements)"
+                "a mask must be sharded like its parameter: distribute_tensor(mask, p.device_mesh, p.placements)"
             )
     return [m for m, p in zip(masks, parameters, strict=True) if p.requires_grad]
 

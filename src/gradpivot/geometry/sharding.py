@@ -70,7 +70,7 @@ def refusing_gathered(parameters: Sequence[Tensor]) -> Iterator[None]:
             hook.remove()
     if any(parameter.grad is None for parameter in reached):
         raise GradPivotError(
-            "these parameters are what fully_shard gathered for a forward pass; list model.parameters() before it, or "
+            "these parameters were gathered for a forward pass by fully_shard; list model.parameters() before it, or "
             "pass the losses as functions"
         )
 
@@ -129,8 +129,8 @@ def _piece(tensor: Tensor) -> Tensor:
     sharded = _as_dtensor(tensor)
     if any(placement.is_partial() for placement in sharded.placements):
         raise GradPivotError(
-            f"a sharded gradient is not reduced yet (placements {sharded.placements}); only weights whose gradients "
-            f"are Shard or Replicate, as fully_shard makes them, can be pivoted"
+            f"a sharded gradient is not reduced yet (placements {sharded.placements}); only Shard and Replicate "
+            f"gradients, as fully_shard produces them, can be pivoted"
         )
     piece: Tensor = sharded.to_local()
     # An asynchronous collective's result is a tensor that waits when it is used; in-place writes need the real one.

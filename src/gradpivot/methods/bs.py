@@ -96,7 +96,7 @@ class BS(Descent):
             if not (isinstance(inputs, torch.Tensor) and inputs.is_floating_point()):
                 kind = str(inputs.dtype) if isinstance(inputs, torch.Tensor) else type(inputs).__name__
                 raise GradPivotError(
-                    f"BS differentiates by the inputs, but they are {kind}; pass one floating-point tensor"
+                    f"BS needs gradients of the inputs, but they are {kind}; pass one floating-point tensor"
                 )
             least, most = min(least, float(inputs.min())), max(most, float(inputs.max()))
             across = self.neighbours(model, task, inputs, targets)
@@ -140,8 +140,8 @@ def _as_float(inputs: Any, task: Classification, model: nn.Module) -> Any:
         same = torch.allclose(task.outputs(model, inputs[:2]), task.outputs(model, real[:2]), rtol=1e-3, atol=1e-3)
     if not same:
         raise GradPivotError(
-            "BS differentiates by the inputs, and this model does not scale uint8 images by 1/255; pass floating-point "
-            "images"
+            "BS needs gradients of the inputs, but this model does not scale uint8 images by 1/255; pass "
+            "floating-point images"
         )
     return real
 

@@ -107,7 +107,7 @@ class IU(Method):
         if not fits:
             m, p = samples.shape
             raise GradPivotError(
-                f"IU: {m} gradients of {p} weights take {samples.bytes / 2**30:.1f} GiB, and the limit of woodbury is "
+                f"IU: {m} gradients of {p} weights take {samples.bytes / 2**30:.1f} GiB, but the limit of woodbury is "
                 f"{WOODBURY_BYTES / 2**30:g} GiB; use solver='cg' or fewer samples"
             )
         return solve_woodbury(samples.dense(), vector, self.damping)

@@ -29,6 +29,7 @@ class L1Sparse(Descent):
 
     Attributes:
         alpha: Initial weight of the ℓ1 penalty.
+        epochs: Passes over the retain set.
     """
 
     name: ClassVar[str] = "l1_sparse"

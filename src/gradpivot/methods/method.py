@@ -239,7 +239,7 @@ class Descent(Method):
 
     Attributes:
         lr: Learning rate.
-        epochs: Passes over the forget set (over the retain set for Retrain and ℓ1-sparse).
+        epochs: Passes over the forget set.
         iterations: Total number of steps; overrides epochs.
         batch_size: Batch size; if unset, the power of two that gives about 16 steps per epoch.
         retain_batch_size: Retain samples per step; if unset, as many as forget samples.

@@ -37,6 +37,7 @@ class Retrain(Descent):
     :func:`gradpivot.unlearn`, or from calling ``reset_parameters`` on every module that has it.
 
     Attributes:
+        epochs: Passes over the training data.
         nesterov: Use Nesterov momentum.
         label_smoothing: Label-smoothing factor (Szegedy et al., 2016).
         ema: Decay of the exponential moving average of the weights; 0 disables it. Use it with batchnorm=recalibrate,

@@ -11,8 +11,8 @@ __all__ = ["SmallCNN"]
 class SmallCNN(nn.Module):
     """Two 3×3 convolutions (16 and 32 channels), pooling, one linear layer.
 
-    Images of 16×16 and more are pooled after each convolution, smaller ones after the second alone. There channels lie
-    last, too: for 28×28 images both together make a training step four times as fast.
+    Images of 16×16 and more are pooled after each convolution and use channels-last layout, which makes a training step
+    on 28×28 images four times as fast. Smaller ones are pooled after the second convolution only.
 
     Args:
         channels: Input channels.

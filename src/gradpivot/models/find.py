@@ -156,7 +156,7 @@ def _torchvision(name: str, images: Images) -> Callable[[], Any]:
     _refuse_unknown("torchvision", name, models.list_models(module=models))
     if images.channels != 3:
         raise GradPivotError(
-            f"torchvision's models take 3 channels, and the images have {images.channels}; use timm:NAME or {_OWN}"
+            f"torchvision's models take 3 channels, but the images have {images.channels}; use timm:NAME or {_OWN}"
         )
     return partial(models.get_model, name, weights=None, num_classes=images.classes)
 

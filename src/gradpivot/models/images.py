@@ -50,8 +50,8 @@ class Images:
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, self.channels):
                 raise GradPivotError(
-                    f"the {name} has {len(values)} numbers and the images {self.channels} channels; give one for each, "
-                    f"or one for all"
+                    f"the {name} has {len(values)} numbers, but images have {self.channels} channels; give one per "
+                    f"channel, or one for all"
                 )
         if not all(math.isfinite(value) for value in self.mean):
             raise GradPivotError(f"the mean is {self.mean}; it must be finite")

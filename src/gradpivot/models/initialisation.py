@@ -15,9 +15,8 @@ __all__ = ["reinitialise"]
 def reinitialise(model: nn.Module, factory: Callable[[], nn.Module] | None) -> None:
     """Re-initialise every weight and buffer of ``model`` in place.
 
-    With a ``factory`` the values are those of a model it makes. Without one every module is asked to
-    ``reset_parameters()``, and a weight that no module resets is an error: a "retrained" model that remembers is no
-    reference.
+    With a ``factory`` the values are those of a new model from it. Without one ``reset_parameters()`` is called on
+    every module, and a weight that no module resets is an error.
 
     Raises:
         GradPivotError: naming the weights that were not re-initialised, or a factory whose model does not fit.

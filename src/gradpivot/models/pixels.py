@@ -16,9 +16,8 @@ __all__ = ["CIFAR10_MEAN", "CIFAR10_STD", "OnPixels", "Pixels"]
 class Pixels(nn.Module):
     """uint8 images (n, c, h, w) to (x/255 − mean) / std in the model's own precision, channels last.
 
-    Data sets can then stay as bytes on the device, a quarter of the memory. Files that gradpivot writes say which mean
-    and std their weights belong to, and are refused by a model with others. Floating-point images are taken to be in
-    [0, 1] already.
+    Datasets can stay uint8 on the device, which takes a quarter of the memory. Weights files record the mean and std,
+    and a model with different ones refuses them. Floating-point images are assumed to be in [0, 1].
 
     Args:
         mean: One number per channel, or one for all.
@@ -49,8 +48,7 @@ class Pixels(nn.Module):
 class OnPixels(nn.Module):
     """A model of floating-point images with :class:`Pixels` in front; its weights are under ``model.``.
 
-    The images reach it in PyTorch's ordinary layout: people's models flatten feature maps with ``view``, which fails on
-    channels-last ones.
+    The images are contiguous, because ``view`` in third-party models fails on channels-last tensors.
 
     Args:
         pixels: Converts stored images to inputs.
@@ -63,5 +61,5 @@ class OnPixels(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Any:
-        """Stored images to what the model makes of them."""
+        """Stored images to the model's output."""
         return self.model(self.pixels(images).contiguous())

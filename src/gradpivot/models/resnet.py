@@ -17,8 +17,7 @@ __all__ = ["BasicBlock", "ResNet", "resnet18", "resnet20", "resnet56"]
 class PaddedShortcut(nn.Module):
     """The shortcut without weights (option A of the paper): every ``stride``-th pixel, the new channels are zero.
 
-    The zeros are half in front and half behind, as in the PyTorch networks whose weights are around; the paper does not
-    say where.
+    Half of the zeros come before and half after, as in common PyTorch implementations; the paper does not specify it.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -63,7 +62,7 @@ class BasicBlock(nn.Module):
 class ResNet(nn.Module):
     """A 3×3 stem, stages of basic blocks, each twice as wide as the one before, average pooling, one linear layer.
 
-    Weights lie channels last, in which convolutions are a sixth faster on CPUs.
+    Weights are channels-last, which makes convolutions on CPUs a sixth faster.
 
     Args:
         blocks: Number of blocks in each stage.

@@ -1,3 +1,5 @@
+from .audit.console import audit_lines as audit_lines
+from .audit.files import read_audit as read_audit, write_audit as write_audit
 from .common.canvas import save_figure as save_figure
 from .common.exports import Exports as Exports
 from .common.tables import (

@@ -1,4 +1,4 @@
-"""Sets of runs: records, frontiers, dominance, hypervolume, distance, standings, the paper's numbers. No torch."""
+"""Sets of runs: records, frontiers, hypervolume, distance, standings and the paper's numbers. No torch."""
 
 import lazy_loader
 

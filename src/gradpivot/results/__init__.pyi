@@ -6,10 +6,25 @@ from ._estimate import (
 )
 from ._sets import ComparedTable as ComparedTable, ComparedTables as ComparedTables, forget_words as forget_words
 from ._standings import Standings as Standings, Table as Table, standings as standings
+from .audit import (
+    QUESTIONS as QUESTIONS,
+    AuditRecord as AuditRecord,
+    AuditVerdict as AuditVerdict,
+    Finding as Finding,
+    Outcome as Outcome,
+    judge as judge,
+    verdict_on as verdict_on,
+)
 from .changes import really_changed as really_changed
 from .comparison import Comparison as Comparison
 from .dial import DialCurve as DialCurve
-from .frontier import Frontier as Frontier, Point as Point, read_scores as read_scores, varying as varying
+from .frontier import (
+    Frontier as Frontier,
+    Point as Point,
+    determined_metrics as determined_metrics,
+    read_scores as read_scores,
+    varying as varying,
+)
 from .generator_tables import compare_generators as compare_generators
 from .generators import (
     Generators as Generators,
@@ -29,5 +44,10 @@ from .pareto import (
 )
 from .ranking import CRITERIA as CRITERIA, Ranking as Ranking, Rival as Rival, comparable as comparable
 from .record import Record as Record, Role as Role
-from .selection import Condition as Condition, check_metric as check_metric, parse_conditions as parse_conditions
+from .selection import (
+    Condition as Condition,
+    check_metric as check_metric,
+    metric_name as metric_name,
+    parse_conditions as parse_conditions,
+)
 from .series import Measure as Measure, Series as Series, SolutionSet as SolutionSet, measures as measures

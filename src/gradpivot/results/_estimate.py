@@ -1,4 +1,4 @@
-"""Numbers over several (class, seed) sets: mean, spread, 95 % Student interval, rank correlation. No torch."""
+"""Statistics over several (class, seed) sets: mean, 95 % Student interval, rank correlation. No torch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Estimate", "estimate", "spearman", "student_quantile"]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A mean with what it rests on.
+    """A mean with its confidence interval.
 
     Attributes:
         mean: The arithmetic mean.
         std: The sample standard deviation (n − 1); None for one value.
-        n: How many values.
-        low: The lower end of the 95 % Student interval of the mean; None for one value, which decides nothing.
-        high: The upper end.
+        n: Number of values.
+        low: Lower end of the 95 % Student interval of the mean; None for one value.
+        high: Upper end.
     """
 
     mean: float
@@ -35,9 +35,9 @@ class Estimate:
 
 
 def estimate(values: Iterable[float | None]) -> Estimate | None:
-    """Mean, spread and 95 % Student interval of the values that are there; None if none is.
+    """Mean, standard deviation and 95 % Student interval of the values, ignoring None; None if there are none.
 
-    The interval takes the values as independent. Sums are exact, so the order of the values does not matter.
+    The interval assumes independent values. Sums are exact, so the order of the values does not matter.
     """
     known = [float(value) for value in values if value is not None]
     n = len(known)
@@ -53,15 +53,15 @@ def estimate(values: Iterable[float | None]) -> Estimate | None:
 
 @functools.cache
 def student_quantile(degrees: int, level: float = 0.95) -> float:
-    """The two-sided quantile of Student's t: 12.71 for one degree of freedom at 95 %."""
-    # scipy.stats has the same number, but takes over half a second to import.
+    """Two-sided quantile of Student's t, for example 12.71 for one degree of freedom at 95 %."""
+    # scipy.stats takes over half a second to import.
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1 + level) / 2))
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Spearman's ρ, equal values sharing their mean rank; None where one side does not vary.
+    """Spearman's ρ, with mean ranks for ties; None if one side is constant.
 
     References:
         Spearman (1904), "The proof and measurement of association between two things".
@@ -72,7 +72,7 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 1, the mean rank for equal values."""
+    """Ranks from 1, with mean ranks for ties."""
     order = sorted(values)
     first: dict[float, int] = {}
     count: dict[float, int] = {}

@@ -1,4 +1,4 @@
-"""JSON-able data from dataclasses."""
+"""Conversion to JSON-able data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["plain", "select"]
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON-able data: by its ``to_dict`` if it has one, mappings and sequences part by part."""
+    """Convert a value to JSON-able data: with ``to_dict`` if it has one, mappings and sequences recursively."""
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if isinstance(value, Mapping):

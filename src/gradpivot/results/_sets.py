@@ -1,4 +1,4 @@
-"""What comparisons of classifiers and of generators share: records in groups, judged sets, series, tables, notes."""
+"""Base classes of the comparison tables of classifiers and generators: grouping of records, sets, series, notes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = [
 ]  # fmt: skip
 
 PROTOCOLS = ("paper", "clean")
-_MOST_NOTES = 12
-_MOST_NAMES = 3
+_MAX_LISTED = 12
+_MAX_NAMES = 3
 
 Place = tuple[str, int]
-"""What was forgotten, and the seed."""
+"""The forget set and the seed."""
 Sets = Mapping[Place, list[Record]]
 
 
@@ -35,8 +35,8 @@ class JudgedSet:
     """The set S of one series for one (forget, seed).
 
     Attributes:
-        forget: What was forgotten.
-        seed: Of the original, the reference and the runs.
+        forget: The forget set, such as ``3``.
+        seed: Seed of the original, the reference and the runs.
         frontier: The runs and their reference.
     """
 
@@ -46,17 +46,17 @@ class JudgedSet:
 
     @property
     def place(self) -> Place:
-        """What was forgotten, and the seed."""
+        """The forget set and the seed."""
         return self.forget, self.seed
 
     @property
     def runs(self) -> int:
-        """How many runs, diverged ones included."""
+        """Number of runs, including diverged ones."""
         return len(self.frontier.points)
 
     @property
     def diverged(self) -> int:
-        """How many runs diverged; they count as zeros."""
+        """Number of diverged runs; their scores are zero."""
         return sum(point.diverged is not None for point in self.frontier.points)
 
 
@@ -68,11 +68,11 @@ class JudgedSeries(Generic[SetT]):
     """A row of a table.
 
     Attributes:
-        name: What tables call it.
-        role: ``run`` for a method; ``original`` and ``retrained`` for the two models beside them.
-        method: The method's registered name.
-        sets: One per (forget, seed), in order.
-        dials: How evenly it follows γ, for each combination of its other settings.
+        name: Name in tables.
+        role: ``run`` for a method, ``original`` or ``retrained`` for a reference model.
+        method: Registered name of the method.
+        sets: One per (forget, seed), sorted.
+        dials: Controllability along γ, for each combination of the other settings.
     """
 
     name: str
@@ -83,34 +83,34 @@ class JudgedSeries(Generic[SetT]):
 
     @property
     def whole(self) -> tuple[SetT, ...]:
-        """The sets that averages rest on: those as large as the largest. A series always has one."""
+        """The complete sets, which averages use; see :func:`whole_sets`. Every series has at least one."""
         return whole_sets(self.sets)
 
     @property
     def incomplete(self) -> tuple[tuple[Place, int], ...]:
-        """Sets with fewer runs than the largest, as (place, runs); they enter no average."""
+        """Sets with fewer runs than the largest, as (place, runs); averages leave them out."""
         return tuple((s.place, s.runs) for s in self.sets if s.runs < self.largest)
 
     @property
     def largest(self) -> int:
-        """The runs of its largest set."""
+        """Number of runs in its largest set."""
         return max((s.runs for s in self.sets), default=0)
 
     @property
     def runs(self) -> int:
-        """Runs in all sets."""
+        """Number of runs in all sets."""
         return sum(s.runs for s in self.sets)
 
     @property
     def diverged(self) -> int:
-        """Diverged runs in all sets."""
+        """Number of diverged runs in all sets."""
         return sum(s.diverged for s in self.sets)
 
 
 def whole_sets(sets: Sequence[SetT]) -> tuple[SetT, ...]:
-    """The sets that are as large as the largest.
+    """The sets with as many runs as the largest.
 
-    One under way has a smaller H and a larger Δ for want of runs, not of the method.
+    An incomplete set has a smaller H and a larger Δ because runs are missing, not because of the method.
     """
     largest = max((s.runs for s in sets), default=0)
     return tuple(s for s in sets if s.runs == largest)
@@ -121,16 +121,16 @@ SeriesT = TypeVar("SeriesT", bound=JudgedSeries[Any])
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedTable(ABC, Generic[SeriesT]):
-    """The series of one problem and protocol, side by side.
+    """The series of one problem and protocol.
 
     Attributes:
-        problem: The problem's name.
-        kind: What was forgotten: ``class``, ``random``, …
-        protocol: ``paper``, ``clean`` or a recipe's own.
+        problem: Name of the problem.
+        kind: Kind of split: ``class``, ``random``, …
+        protocol: ``paper``, ``clean`` or one defined by a recipe.
         series: The methods.
-        original: The model before unlearning, if it was scored.
-        retrained: The reference, if it was trained.
-        notes: What is missing, doubled or not to be compared.
+        original: The original model, if scored.
+        retrained: The retrained model, if there is one.
+        notes: Notes on missing, duplicate or incomparable records.
     """
 
     problem: str
@@ -144,7 +144,7 @@ class ComparedTable(ABC, Generic[SeriesT]):
     @property
     @abstractmethod
     def what(self) -> str:
-        """What the table is about, for its title."""
+        """The task or the forget set, for the title."""
 
     @property
     def title(self) -> str:
@@ -153,17 +153,17 @@ class ComparedTable(ABC, Generic[SeriesT]):
 
     @property
     def rows(self) -> tuple[SeriesT, ...]:
-        """The original, the retrained model and the methods."""
+        """All rows: the original, the retrained model and the methods."""
         return (*(row for row in (self.original, self.retrained) if row), *self.series)
 
     @property
     def places(self) -> list[Place]:
-        """Every (forget, seed) that some method was run on."""
+        """All (forget, seed) of the methods' runs."""
         return sorted({s.place for row in self.series for s in row.sets}, key=place_order)
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds that some method was run on."""
+        """All seeds of the methods' runs."""
         return sorted({seed for _, seed in self.places})
 
     @abstractmethod
@@ -179,9 +179,9 @@ class ComparedTables(Generic[TableT]):
     """All tables.
 
     Attributes:
-        tables: By problem, what was forgotten and protocol.
-        notes: What concerns all of them, such as records that came twice or runs that failed.
-        records: How many records they were made from.
+        tables: Sorted by problem, forget set and protocol.
+        notes: Notes on all tables, such as duplicate records or failed runs.
+        records: Number of records used.
     """
 
     schema: ClassVar[str]
@@ -190,7 +190,7 @@ class ComparedTables(Generic[TableT]):
     records: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able dictionary with its schema version; fractions and seconds throughout."""
+        """A JSON-able dictionary with its schema version, in fractions and seconds."""
         return select(self, "schema", "records", "notes", "tables")
 
 
@@ -199,14 +199,14 @@ class Group:
     """The records of one table.
 
     Attributes:
-        problem: The problem's name.
-        kind: What was forgotten: ``class``, ``random``, …
-        what: What the table is about.
-        protocol: ``paper``, ``clean`` or a recipe's own.
+        problem: Name of the problem.
+        kind: Kind of split: ``class``, ``random``, …
+        what: The task or the forget set.
+        protocol: ``paper``, ``clean`` or one defined by a recipe.
         series: The runs by series and place.
-        models: The originals and references by role and place, one each.
-        notes: Where there were several models.
-        by_seed: Whether all places are of one forgotten thing, so that notes name the seed only.
+        models: The original and retrained models by role and place, one each.
+        notes: Notes on places with several models.
+        by_seed: Whether there is only one forget set, so that notes name only the seed.
     """
 
     problem: str
@@ -220,7 +220,7 @@ class Group:
 
     @property
     def places(self) -> set[Place]:
-        """Every (forget, seed) that some method was run on."""
+        """All (forget, seed) of the methods' runs."""
         return {place for runs in self.series.values() for place in runs}
 
     @property
@@ -229,28 +229,28 @@ class Group:
         return {place: records[0].point for place, records in self.models["retrained"].items()}
 
     def where(self, places: Iterable[Place]) -> str:
-        """Places in a note: ``class 3, seed 0; class 3, seed 1``."""
-        return _listed(_place_words(self.kind, place, self.by_seed) for place in sorted(places, key=place_order))
+        """Format places for a note: ``class 3, seed 0; class 3, seed 1``."""
+        return _join(_describe_place(self.kind, place, self.by_seed) for place in sorted(places, key=place_order))
 
     def reference_notes(self, references: Mapping[Place, Point], lacks: str) -> list[str]:
-        """Where there is no retrained model, with what that ``lacks``, or where it diverged."""
+        """Notes on places without a retrained model (``lacks`` gives the consequence), or where it diverged."""
         without = self.places - set(references)
         lost = [place for place in self.places - without if references[place].diverged]
         found = [f"No retrained model for {self.where(without)}: {lacks}; run Retrain."] if without else []
-        told = f"The retrained model of {self.where(lost)} diverged and is no reference; run it again."
-        return [*found, told] if lost else found
+        note = f"The retrained model of {self.where(lost)} diverged and is not used as a reference; rerun it."
+        return [*found, note] if lost else found
 
     def gap_notes(self, rows: Sequence[JudgedSeries[Any]]) -> list[str]:
-        """Sets that are not there, smaller than they should be or larger than another series', and diverged runs."""
+        """Notes on missing or incomplete sets, sets of different sizes, and diverged runs."""
         found = []
         for row in rows:
             if missing := self.places - {s.place for s in row.sets}:
                 found.append(
                     f"{row.name} was run on {len(row.sets)} of {len(self.places)} sets (not on "
-                    f"{self.where(missing)}); its means are over other sets than those of the rest."
+                    f"{self.where(missing)}); its means are over different sets than the others'."
                 )
             if parts := [f"{self.where([place])} has {n} of {row.largest} runs" for place, n in row.incomplete]:
-                found.append(f"{row.name}: {_listed(parts)}.")
+                found.append(f"{row.name}: {_join(parts)}.")
         if any(row.incomplete for row in rows):
             found.append("Sets with fewer runs than their series' largest are left out of means and rankings.")
         if lost := [f"{row.name} {row.diverged} of {row.runs}" for row in rows if row.diverged]:
@@ -258,30 +258,30 @@ class Group:
         return found + _size_notes(rows)
 
 
-def _place_words(kind: str, place: Place, by_seed: bool) -> str:
+def _describe_place(kind: str, place: Place, by_seed: bool) -> str:
     return f"seed {place[1]}" if by_seed else f"{forget_words(kind, place[0])}, seed {place[1]}"
 
 
 def unique_records(records: Iterable[Record]) -> tuple[list[Record], tuple[str, ...]]:
-    """The first record of each key, sorted by key, so that the order they came in does not matter; and a note."""
+    """The first record of each key, sorted by key, and a note on duplicates."""
     first: dict[str, Record] = {}
-    doubled = differing = 0
+    duplicates = differing = 0
     for record in records:
         if record.key in first:
-            doubled += 1
+            duplicates += 1
             differing += first[record.key].point.scores != record.point.scores
         else:
             first[record.key] = record
-    told = f"{doubled} records came more than once; the first of each key counts"
-    told += f" ({differing} of them had other scores than the first)." if differing else "."
-    return sorted(first.values(), key=attrgetter("key")), (told,) if doubled else ()
+    note = f"Ignored {duplicates} duplicate records"
+    note += f" ({differing} with different scores)." if differing else "."
+    return sorted(first.values(), key=attrgetter("key")), (note,) if duplicates else ()
 
 
 def grouped(records: Iterable[Record], what: Callable[[Record], str], *, by_seed: bool) -> list[Group]:
-    """The records by table: problem, kind, ``what`` and protocol.
+    """Group records into tables by problem, kind, ``what`` and protocol.
 
     Raises:
-        GradPivotError: if no record is a run.
+        GradPivotError: If no record is a run.
     """
     runs: dict[tuple[str, ...], dict[str, dict[Place, list[Record]]]] = {}
     models: dict[tuple[str, ...], dict[Place, list[Record]]] = {}
@@ -302,23 +302,23 @@ def grouped(records: Iterable[Record], what: Callable[[Record], str], *, by_seed
 
 
 def _group(key: Sequence[str], series: Mapping[str, Sets], models: Mapping[Role, Sets], by_seed: bool) -> Group:
-    """One original or reference a place: the first by key where there are several, and a note."""
+    """Create a group with one original and one retrained model per place: the first by key."""
     problem, kind, what, protocol = key
     places = {place for runs in series.values() for place in runs}
     kept = {role: {place: found[place] for place in sorted(places & set(found), key=place_order)}
             for role, found in models.items()}  # fmt: skip
-    several = {role: [_place_words(kind, place, by_seed) for place, records in found.items() if len(records) > 1]
+    several = {role: [_describe_place(kind, place, by_seed) for place, records in found.items() if len(records) > 1]
                for role, found in kept.items()}  # fmt: skip
     return Group(
         problem=problem, kind=kind, what=what, protocol=protocol, series=series, by_seed=by_seed,
         models={role: {place: records[:1] for place, records in found.items()} for role, found in kept.items()},
-        notes=tuple(f"There are several {role} models for {_listed(words)}; the first by key counts."
+        notes=tuple(f"There are several {role} models for {_join(words)}; the first by key is used."
                     for role, words in several.items() if words),
     )  # fmt: skip
 
 
 def _size_notes(rows: Sequence[JudgedSeries[Any]]) -> list[str]:
-    """Sets of one series that are larger than those of another, which favours it."""
+    """A note if series have sets of different sizes, which favours the larger ones."""
     sizes: dict[int, list[str]] = {}
     for row in rows:
         sizes.setdefault(row.largest, []).append(row.name)
@@ -326,38 +326,38 @@ def _size_notes(rows: Sequence[JudgedSeries[Any]]) -> list[str]:
         return []
     common = max(sizes, key=lambda size: (len(sizes[size]), size))
     order = sorted(sizes)
-    if len(sizes[common]) > _MOST_NAMES:
+    if len(sizes[common]) > _MAX_NAMES:
         order = [*(size for size in order if size != common), common]
         sizes[common] = ["the others"]
     parts = [f"{size}: {', '.join(sizes[size])}" for size in order]
     return [f"Sets differ in size (runs, {'; '.join(parts)}): H and Δ can only gain from more settings."]
 
 
-def _listed(parts: Iterable[str]) -> str:
-    """The first dozen, and how many more."""
-    first, more = (known := list(parts))[:_MOST_NOTES], len(known) - _MOST_NOTES
+def _join(parts: Iterable[str]) -> str:
+    """Join the first dozen, and count the rest."""
+    first, more = (known := list(parts))[:_MAX_LISTED], len(known) - _MAX_LISTED
     return "; ".join(first) + (f"; and {more} more" if more > 0 else "")
 
 
 def place_order(place: Place) -> tuple[Any, ...]:
-    """By what was forgotten, then by seed."""
+    """Sort key: by forget set, then by seed."""
     forget, seed = place
-    # "10" after "9": the numbers in a name sort as numbers.
+    # Sort numbers numerically: "10" after "9".
     parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", forget)]
     return parts, seed
 
 
 def protocol_order(protocol: str) -> tuple[int, str]:
-    """The paper's, the clean one, and then the others by name."""
+    """Sort key: ``paper``, ``clean``, then the others by name."""
     return (PROTOCOLS.index(protocol) if protocol in PROTOCOLS else len(PROTOCOLS)), protocol
 
 
 def series_order(name: str) -> tuple[int, str, str]:
-    """The paper's methods in its order, and then the others by name."""
+    """Sort key: the paper's methods in its order, then the others by name."""
     known = paper_name(name)
     return (ORDER.index(known) if known else len(ORDER)), name.lower(), name
 
 
 def forget_words(kind: str, forget: str) -> str:
-    """What was forgotten in a sentence: ``class 3``, or ``random 10 %``."""
+    """Describe a forget set: ``class 3`` or ``random 10 %``."""
     return f"class {forget}" if kind == "class" else f"{kind} {forget}".strip()

@@ -1,4 +1,4 @@
-"""What steps really did to the two losses, from the history of a run that looked."""
+"""Measured changes of the two losses, from the history of a run that recorded them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 __all__ = ["really_changed"]
 
 ROUNDING = 1e-6
-"""A loss is a float32: a change below this is none."""
+"""Smaller changes are float32 rounding error."""
 
 
 def really_changed(history: Mapping[str, Sequence[Any]]) -> tuple[list[float], list[float]]:
-    """The changes of L_f and L_r on their own batches, over the steps that stayed; zero where it is rounding.
+    """The changes of L_f and L_r on the batches of each step, without reverted steps and rounding error.
 
-    An L_f that rose because it was to be given back (a negative intensity) counts as zero.
+    A step with negative intensity raises L_f on purpose, so its change of L_f counts as zero.
     """
     columns = (history[name] for name in ("forget_change", "retain_change", "taken_back", "intensity"))
-    stayed = [(f, r, i) for f, r, back, i in zip(*columns, strict=True) if not back and None not in (f, r)]
-    forget = [0.0 if intensity < 0 else _exact(f) for f, _, intensity in stayed]
-    return forget, [_exact(r) for _, r, _ in stayed]
+    kept = [(f, r, i) for f, r, reverted, i in zip(*columns, strict=True) if not reverted and None not in (f, r)]
+    forget = [0.0 if intensity < 0 else _drop_rounding(f) for f, _, intensity in kept]
+    return forget, [_drop_rounding(r) for _, r, _ in kept]
 
 
-def _exact(change: float) -> float:
+def _drop_rounding(change: float) -> float:
     return 0.0 if abs(change) <= ROUNDING else change

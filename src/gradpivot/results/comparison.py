@@ -1,7 +1,4 @@
-"""A comparison: the frontiers of several methods on one problem, with their provenance.
-
-This is ``results.json``: everything the tables, figures and the page are drawn from.
-"""
+"""Comparisons of several methods on one problem: the content of ``results.json``, tables, figures and pages."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.results._json import select
-from gradpivot.results.frontier import Frontier, Point
+from gradpivot.results.frontier import Frontier, Point, determined_metrics
 
 __all__ = ["COMPARISON_SCHEMA", "Comparison"]
 
@@ -22,13 +19,13 @@ COMPARISON_SCHEMA = "gradpivot.results/1"
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Original, reference and methods, side by side.
+    """The original model, the retrained model and the frontiers of the methods.
 
     Attributes:
-        title: A line for the head of the page.
+        title: Title of the page.
         problem: Name, kind, classes, split hash and set sizes.
         original: The model before unlearning.
-        retrained: The reference, if it was trained.
+        retrained: The retrained model, if there is one.
         frontiers: One per method.
         provenance: Versions, machine class, seed, settings, date, command.
     """
@@ -40,6 +37,17 @@ class Comparison:
     frontiers: Sequence[Frontier]
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics of H and Δ: RA, UA, TA and, if determined for the retrained model, MIA."""
+        retrained = self.retrained.scores if self.retrained else None
+        return determined_metrics(self.original.scores.metrics, retrained, *(f.reference for f in self.frontiers))
+
+    @property
+    def undetermined(self) -> tuple[str, ...]:
+        """The metrics that H and Δ leave out."""
+        return tuple(name for name in self.original.scores.metrics if name not in self.metrics)
+
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary with its schema version."""
         names = ("title", "problem", "original", "retrained", "frontiers", "provenance")
@@ -47,10 +55,10 @@ class Comparison:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Comparison:
-        """Read back what :meth:`to_dict` wrote.
+        """Inverse of :meth:`to_dict`.
 
         Raises:
-            GradPivotError: if the schema is another one.
+            GradPivotError: If the schema is unknown.
         """
         if values.get("schema") != COMPARISON_SCHEMA:
             raise GradPivotError(
@@ -69,15 +77,15 @@ class Comparison:
         """Read a ``results.json``.
 
         Raises:
-            GradPivotError: if the file is missing, cut short or something else.
+            GradPivotError: If the file is missing, truncated or not a results file.
         """
         try:
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
         except FileNotFoundError:
-            raise GradPivotError(f"there is no file {path}; run 'gradpivot demo' to make one") from None
+            raise GradPivotError(f"there is no file {path}; run 'gradpivot demo' to create one") from None
         except GradPivotError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise GradPivotError(
-                f"{path} is not a results file of gradpivot, or is cut short ({error}); run again"
+                f"{path} is not a results file of gradpivot, or is truncated ({error}); run again"
             ) from None

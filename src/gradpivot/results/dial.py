@@ -1,7 +1,7 @@
-"""Controllability: how evenly the unlearning follows the knob, which the paper claims and does not measure.
+"""Controllability: how evenly unlearning follows the knob. The paper claims it but does not measure it.
 
-Along one knob, all other settings equal: Spearman's ρ(knob, UA), the largest UA jump between neighbouring values,
-and the share of runs that stayed finite.
+Measured along one knob with all other settings equal: Spearman's ρ(knob, UA), the largest jump in UA between
+neighbouring values, and the share of runs that did not diverge.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from gradpivot.results.frontier import Point, varying
 
 __all__ = ["DialCurve", "dials", "sort_key"]
 
-LEAST = 3
-"""A dial has at least three values: two points always rise or fall evenly."""
+MIN_KNOB_VALUES = 3
+"""Two values are always monotonic."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DialCurve:
-    """A series walked along its knob with all other settings equal.
+    """A series along its knob with all other settings equal.
 
     Attributes:
-        knob: The setting: ``gamma``.
-        others: The settings that make this dial one of several, such as ``{"lr": 0.01}``.
-        values: The values of the knob, rising.
-        rho: Spearman's ρ(knob, UA) per set, finite runs only, over the sets; None where UA never varied.
-        jump: The largest UA jump between neighbours per set, finite runs only.
-        largest_jump: The largest of all sets.
-        finite: The share of runs that did not diverge.
-        runs: How many runs.
-        sets: How many (forget, seed) sets have this dial.
-        scores: Each score at each value of the knob, over the finite runs of all sets; None where all diverged.
-        diverged: Diverged runs at each value.
+        knob: Name of the setting: ``gamma``.
+        others: The other settings that vary in the series, such as ``{"lr": 0.01}``.
+        values: The values of the knob, ascending.
+        rho: Spearman's ρ(knob, UA) per set, over the sets, finite runs only; None if UA does not vary.
+        jump: The largest jump in UA between neighbours per set, over the sets, finite runs only.
+        largest_jump: The largest jump of all sets.
+        finite: Share of runs that did not diverge.
+        runs: Number of runs.
+        sets: Number of (forget, seed) sets.
+        scores: Each score at each value of the knob, over the finite runs of all sets; None if all diverged.
+        diverged: Number of diverged runs at each value.
     """
 
     knob: str
@@ -61,12 +61,11 @@ class DialCurve:
 
 
 def dials(sets: Sequence[Sequence[Point]], knob: str = "gamma") -> list[DialCurve]:
-    """The dials of a series: one for each combination of its other settings with at least three knob values.
+    """The dial curves of a series, one for each combination of other settings with at least three knob values.
 
     Args:
         sets: The runs of each (forget, seed) set.
-        knob: The setting walked along. Runs that walk along another one (whose ``knob`` is not that setting)
-            are left out.
+        knob: Name of the setting. Runs with another knob are left out.
     """
     families: dict[str, dict[int, list[Point]]] = {}
     for index, points in enumerate(sets):
@@ -74,9 +73,13 @@ def dials(sets: Sequence[Sequence[Point]], knob: str = "gamma") -> list[DialCurv
             if point.knob is not None and point.settings.get(knob) == point.knob:
                 others = repr([item for item in point.settings.items() if item[0] != knob])
                 families.setdefault(others, {}).setdefault(index, []).append(point)
-    walked = [lines for lines in families.values() if len({p.knob for line in lines.values() for p in line}) >= LEAST]
-    names = varying([next(iter(lines.values()))[0] for lines in walked], knob)
-    found = [_dial(list(lines.values()), knob, names) for lines in walked]
+    curves = [
+        lines
+        for lines in families.values()
+        if len({p.knob for line in lines.values() for p in line}) >= MIN_KNOB_VALUES
+    ]
+    names = varying([next(iter(lines.values()))[0] for lines in curves], knob)
+    found = [_dial(list(lines.values()), knob, names) for lines in curves]
     return sorted(found, key=lambda dial: [sort_key(value) for value in dial.others.values()])
 
 
@@ -86,16 +89,16 @@ def _dial(lines: Sequence[Sequence[Point]], knob: str, names: Sequence[str]) -> 
     for point in runs:
         columns.setdefault(float(point.knob or 0.0), []).append(point)
     values = tuple(sorted(columns))
-    alive = [sorted((p for p in line if not p.diverged), key=lambda p: p.knob or 0.0) for line in lines]
-    jumps = [max(abs(b.scores.ua - a.scores.ua) for a, b in pairwise(line)) for line in alive if len(line) > 1]
-    lost = tuple(sum(p.diverged is not None for p in columns[value]) for value in values)
+    finite = [sorted((p for p in line if not p.diverged), key=lambda p: p.knob or 0.0) for line in lines]
+    jumps = [max(abs(b.scores.ua - a.scores.ua) for a, b in pairwise(line)) for line in finite if len(line) > 1]
+    diverged = tuple(sum(p.diverged is not None for p in columns[value]) for value in values)
     return DialCurve(
         knob=knob, others={name: runs[0].settings.get(name) for name in names}, values=values,
-        rho=estimate(spearman([p.knob or 0.0 for p in line], [p.scores.ua for p in line]) for line in alive),
+        rho=estimate(spearman([p.knob or 0.0 for p in line], [p.scores.ua for p in line]) for line in finite),
         jump=estimate(jumps), largest_jump=max(jumps, default=None),
-        finite=1 - sum(lost) / len(runs), runs=len(runs), sets=len(lines),
+        finite=1 - sum(diverged) / len(runs), runs=len(runs), sets=len(lines),
         scores={m: tuple(_column(columns[value], m) for value in values) for m in runs[0].scores.metrics},
-        diverged=lost,
+        diverged=diverged,
     )  # fmt: skip
 
 
@@ -104,6 +107,6 @@ def _column(points: Sequence[Point], metric: str) -> Estimate | None:
 
 
 def sort_key(value: object) -> tuple[int, float, str]:
-    """Settings in order: numbers first, then texts."""
+    """Sort key for values of settings: numbers first, then strings."""
     number = isinstance(value, int | float)
     return (0, float(value), "") if number else (1, 0.0, str(value))  # type: ignore[arg-type]

@@ -1,7 +1,4 @@
-"""A frontier: the models one method gives over its settings, as points with scores.
-
-Everything here is data. Drawing is :mod:`gradpivot.report`'s business.
-"""
+"""Frontiers: the scored runs of one method over its settings. :mod:`gradpivot.report` draws them."""
 
 from __future__ import annotations
 
@@ -15,21 +12,21 @@ from gradpivot.results._json import plain, select
 from gradpivot.results.pareto import distance, hypervolume, nondominated
 from gradpivot.results.selection import check_metric, parse_conditions
 
-__all__ = ["Frontier", "Point", "read_scores", "varying"]
+__all__ = ["Frontier", "Point", "determined_metrics", "read_scores", "varying"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One unlearned model: what was asked for and what came out.
+    """One run: its settings and scores.
 
     Attributes:
-        label: The run's name, such as ``CUP(gamma=0.3)``.
-        settings: The method's full configuration.
-        scores: What it scored, as a classifier or as a generator; zeros when it diverged.
-        knob: The value of the setting that the frontier walks along (γ for CUP), or None.
-        seconds: Wall-clock of the unlearning call, preparation included.
-        diverged: None, or ``{"step": …, "reason": …}``.
-        history: Telemetry by step: columns of equal length (``step``, ``cosine``, …).
+        label: Name of the run, such as ``CUP(gamma=0.3)``.
+        settings: Full configuration of the method.
+        scores: Scores of a classifier or a generator; zeros if the run diverged.
+        knob: Value of the setting that varies along the frontier (γ for CUP), or None.
+        seconds: Unlearning time, including preparation.
+        diverged: ``{"step": …, "reason": …}`` if the run diverged, else None.
+        history: Telemetry, one list per column (``step``, ``cosine``, …), one entry per step.
     """
 
     label: str
@@ -45,11 +42,11 @@ class Point:
         """The scores of a classifier.
 
         Raises:
-            GradPivotError: if it is a generator.
+            GradPivotError: If the model is a generator.
         """
         if not isinstance(self.scores, Scores):
             raise GradPivotError(
-                f"{self.label} is a generator, which has no RA, UA, TA and MIA; compare it with other generators"
+                f"{self.label} is a generator, which has no RA, UA, TA or MIA; compare it with other generators"
             )
         return self.scores
 
@@ -59,7 +56,7 @@ class Point:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Point:
-        """Read back what :meth:`to_dict` wrote."""
+        """Inverse of :meth:`to_dict`."""
         knob = values["knob"]
         return cls(
             **{name: values[name] for name in ("label", "settings", "diverged", "history")},
@@ -70,14 +67,23 @@ class Point:
 
 
 def varying(points: Sequence[Point], *besides: str | None) -> list[str]:
-    """The settings in which the points differ, besides those named."""
+    """Names of the settings in which the points differ, except ``besides``."""
     names = dict.fromkeys(name for point in points for name in point.settings if name not in besides)
     return [name for name in names if len({repr(point.settings.get(name)) for point in points}) > 1]
 
 
+def determined_metrics(metrics: Sequence[str], *references: Scored | None) -> tuple[str, ...]:
+    """The metrics without those that are undetermined for a reference, which H, Δ and rankings leave out.
+
+    An attack is undetermined if members and non-members look alike to it. None, and references that do not say, count
+    as determined.
+    """
+    return tuple(m for m in metrics if all(getattr(scores, f"{m}_determined", True) for scores in references))
+
+
 def read_scores(values: Mapping[str, Any]) -> Scored:
-    """Read back the dictionary of any of our scores."""
-    # Only a generator's scores say what its images were called, or losses.
+    """Create scores of the right class from their dictionary."""
+    # Only scores of generators have "called" or losses.
     if "called" in values:
         return GenerationScores.from_dict(values)
     return LossScores.from_dict(values) if "forget_loss" in values else Scores.from_dict(dict(values))
@@ -85,15 +91,15 @@ def read_scores(values: Mapping[str, Any]) -> Scored:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Frontier:
-    """The set S of models a method produced over its space, and what the set is worth.
+    """The set S of runs of a method over its settings.
 
     Attributes:
-        name: What tables and legends call it.
-        method: The method's registered name, or None for the original model.
-        knob: Which setting the points walk along (``gamma``, ``forget_weight``, ``lr``).
-        points: One per run, in the order of the knob.
-        reference: The retrained model's scores, if there is one.
-        kind: What was forgotten: ``class``, ``random``, ``index`` or ``predicate``.
+        name: Name in tables and legends.
+        method: Registered name of the method, or None for the original model.
+        knob: The setting that varies along the frontier (``gamma``, ``forget_weight``, ``lr``).
+        points: One per run, sorted by the knob.
+        reference: Scores of the retrained model, or None.
+        kind: Kind of split: ``class``, ``random``, ``index`` or ``predicate``.
     """
 
     name: str
@@ -109,21 +115,28 @@ class Frontier:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What H and Δ are taken on unless said otherwise: RA, UA, TA and MIA; for generators fidelity and UA."""
+        """Default metrics of H and Δ: RA, UA, TA and MIA, if determined for the reference; else fidelity and UA."""
+        return determined_metrics(self._every_metric, self.reference)
+
+    @property
+    def _every_metric(self) -> tuple[str, ...]:
         return self.points[0].scores.metrics if self.points else standing_metrics()
 
     def vectors(self, metrics: tuple[str, ...] | None = None) -> list[tuple[float, ...]]:
         """The points as vectors in which higher is better.
 
-        Class-wise: the scores themselves. Otherwise more UA or MIA is not better, the retrained model's
-        value is the ideal, and each component is ``1 − |A(retrain) − A(θ)|``; a diverged run stays zero.
+        For class-wise forgetting these are the scores. Otherwise a higher UA or MIA is not better: the ideal is the
+        retrained model, and each component is ``1 − |A(retrain) − A(θ)|``. Diverged runs are zero.
+
+        Raises:
+            GradPivotError: If the split is not class-wise and there is no reference.
         """
         metrics = metrics or self.metrics
         if self.kind == "class":
             return [point.scores.vector(metrics) for point in self.points]
         if self.reference is None:
             raise GradPivotError(
-                f"forgetting by {self.kind!r} is judged by its gap to a retrained model; give a reference "
+                f"forgetting by {self.kind!r} is judged by its gap to a retrained model; pass a reference "
                 f"(run Retrain, or pass its scores)"
             )
         ideal = self.reference.vector(metrics)
@@ -135,37 +148,37 @@ class Frontier:
         ]
 
     def hypervolume(self, metrics: tuple[str, ...] | None = None) -> float:
-        """H(S) as a fraction: the volume the points dominate above zero, exact."""
+        """H(S), the exact volume dominated by the points, as a fraction."""
         return hypervolume(self.vectors(metrics))
 
     def distance(self, reference: Scored | None = None, metrics: tuple[str, ...] | None = None) -> float:
         """Δ(S) = min ‖A(retrain) − A(θ)‖₂ over the points, as a fraction.
 
         Raises:
-            GradPivotError: if there is no reference.
+            GradPivotError: If there is no reference or no point.
         """
         target = reference or self.reference
         if target is None:
             raise GradPivotError("Δ needs a reference: run Retrain, or pass its scores")
         if not self.points:
-            raise GradPivotError(f"{self.name} has no points to measure a distance from")
-        metrics = metrics or self.metrics
+            raise GradPivotError(f"{self.name} has no points, so Δ is undefined")
+        metrics = metrics or determined_metrics(self._every_metric, target)
         ideal = target.vector(metrics)
         return min(distance(point.scores.vector(metrics), ideal) for point in self.points)
 
     def nondominated(self, metrics: tuple[str, ...] | None = None) -> list[Point]:
-        """The points that no other point of this frontier beats; a diverged one never counts."""
+        """The Pareto-optimal points, without diverged runs."""
         finite = replace(self, points=[p for p in self.points if not p.diverged])
         return [p for p, k in zip(finite.points, nondominated(finite.vectors(metrics)), strict=True) if k]
 
     def pick(self, condition: str | Mapping[str, float], best: str = "ra") -> Point:
-        """The point that meets ``condition`` and is best in ``best``: ``pick("UA>=95", best="RA")``.
+        """The best point by metric ``best`` that meets ``condition``: ``pick("UA>=95", best="RA")``.
 
-        UA and RA are measured on training data. Choosing by TA or MIA looks at the test set, so the chosen
-        point's TA and MIA are then optimistic. Ties go to the first point along the knob.
+        UA and RA are measured on training data. Choosing by TA or MIA uses the test set, so the TA and MIA of the
+        chosen point are then optimistic. Ties go to the first point along the knob.
 
         Raises:
-            GradPivotError: if no point meets it, naming the nearest one.
+            GradPivotError: If no point meets the condition.
         """
         conditions = parse_conditions(condition)
         name = check_metric(best)
@@ -184,17 +197,17 @@ class Frontier:
         )
         raise GradPivotError(
             f"no point of {self.name} meets {wanted}; the nearest is {nearest.label} with {reached}. "
-            f"Ask for less, or trace more settings"
+            f"Relax the condition, or trace more settings"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able dictionary, with H and Δ as they stand."""
+        """A JSON-able dictionary, including H and Δ."""
         judged = self.kind == "class" or self.reference is not None
         return {
             **select(self, "name", "method", "knob", "kind", "reference"),
             "hypervolume": self.hypervolume() if judged else None,
             "hypervolume_without_mia": self.hypervolume(standing_metrics(attacks=False))
-            if judged and self.metrics == standing_metrics()
+            if judged and self._every_metric == standing_metrics()
             else None,
             "delta": self.distance() if self.reference and self.points else None,
             "points": plain(self.points),
@@ -202,7 +215,7 @@ class Frontier:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Frontier:
-        """Read back what :meth:`to_dict` wrote (H and Δ are computed again, never trusted)."""
+        """Inverse of :meth:`to_dict`. H and Δ are recomputed."""
         reference = values["reference"]
         return cls(
             **{name: values[name] for name in ("name", "method", "knob", "kind")},

@@ -1,6 +1,6 @@
-"""From finished runs of generators to tables, every set judged.
+"""Comparison tables of generators, from finished runs.
 
-A run's point is A = (1 − min(FID/M, 1), UA); H and Δ are computed per seed and then averaged.
+The scores of a run are A = (1 − min(FID/M, 1), UA). H and Δ are computed per seed and then averaged.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ __all__ = ["compare_generators"]
 
 
 def compare_generators(records: Iterable[Record], *, notes: Iterable[str] = ()) -> Generators:
-    """Group finished runs of generators into tables and judge every set.
+    """Group finished runs of generators into tables.
 
     Args:
-        records: Runs, originals and retrained references, in any order. Of several with one key the first
-            counts, and a note says so.
-        notes: What else readers must know, such as runs that failed; told in every export.
+        records: Runs, original and retrained models, in any order. Duplicates are ignored with a note.
+        notes: Further notes for the reader, such as failed runs; included in every export.
 
     Raises:
-        GradPivotError: if a record is of a classifier, none is a run, or runs of a table cannot be compared.
+        GradPivotError: If a record belongs to a classifier, no record is a run, or the runs of a table are not
+            comparable.
     """
-    unique, doubled = unique_records(records)
+    unique, duplicates = unique_records(records)
     if unique and not are_generators(unique):
-        raise GradPivotError("the records are of classifiers, which make no images; compare them in standings")
+        raise GradPivotError("the records are from classifiers, not generators; compare them with standings")
     groups = sorted(grouped(unique, lambda record: record.forget, by_seed=True), key=_table_order)
-    return Generators(tables=tuple(map(_table, groups)), notes=(*doubled, *notes), records=len(unique))
+    return Generators(tables=tuple(map(_table, groups)), notes=(*duplicates, *notes), records=len(unique))
 
 
 def _table_order(group: Group) -> tuple[Any, ...]:
@@ -64,14 +64,14 @@ def _table_order(group: Group) -> tuple[Any, ...]:
 def _table(group: Group) -> GeneratorTable:
     notes, references = list(group.notes), group.references
     if without := group.places - set(group.models["original"]):
-        notes.append(f"No original model for {group.where(without)}: what was lost cannot be told there; score it.")
+        notes.append(f"No original model for {group.where(without)}: the change in RA is unknown there; score it.")
 
     def row(name: str, role: Role, runs: Sets) -> GeneratorSeries | None:
         return _gather(name, role, group.kind, runs, references) if runs else None
 
     rows = [found for name in group.series if (found := row(name, "run", group.series[name]))]
-    methods = _timed(sorted(rows, key=lambda r: (r.method != "cup", *series_order(r.name))))
-    lacks = "Δ cannot be given there, and the run shown is that with the largest fidelity + UA"
+    methods = _with_cup_ratio(sorted(rows, key=lambda r: (r.method != "cup", *series_order(r.name))))
+    lacks = "Δ is unknown there, and the chosen run has the largest fidelity + UA"
     table = GeneratorTable(
         problem=group.problem, kind=group.kind, forget=group.what, protocol=group.protocol, series=methods,
         forgotten=generation(methods[0].sets[0].frontier.points[0]).forgotten,
@@ -80,12 +80,14 @@ def _table(group: Group) -> GeneratorTable:
         notes=(*notes, *group.reference_notes(references, lacks), *group.gap_notes(methods)),
     )  # fmt: skip
     _check_comparable(table)
-    return replace(table, notes=(*table.notes, *_uneven(table)))
+    return replace(table, notes=(*table.notes, *_image_count_notes(table)))
 
 
 def _gather(name: str, role: Role, kind: str, runs: Sets, references: Mapping[Place, Point]) -> GeneratorSeries:
-    """Judge the sets of one series."""
-    sets = tuple(_judge(name, kind, runs[place], references.get(place)) for place in sorted(runs, key=place_order))
+    """Compute the sets and means of one series."""
+    sets = tuple(
+        _evaluate_set(name, kind, runs[place], references.get(place)) for place in sorted(runs, key=place_order)
+    )
     whole = whole_sets(sets)
     return GeneratorSeries(
         name=name, role=role, method=sets[0].records[0].method, sets=sets,
@@ -95,9 +97,9 @@ def _gather(name: str, role: Role, kind: str, runs: Sets, references: Mapping[Pl
     )  # fmt: skip
 
 
-def _judge(name: str, kind: str, records: Sequence[Record], reference: Point | None) -> GeneratorSet:
-    """H, Δ, the chosen run and the clock of one set."""
-    ordered = _along(records)
+def _evaluate_set(name: str, kind: str, records: Sequence[Record], reference: Point | None) -> GeneratorSet:
+    """Compute H, Δ, the chosen run and the mean time of one set."""
+    ordered = _sort_along_knob(records)
     points = [record.point for record in ordered]
     ideal = reference.scores if reference and not reference.diverged else None
     frontier = Frontier(
@@ -106,15 +108,13 @@ def _judge(name: str, kind: str, records: Sequence[Record], reference: Point | N
     vectors = [point.scores.vector(frontier.metrics) for point in points]
     lost = [point.diverged is not None for point in points]
     if any(not math.isfinite(part) for vector in vectors for part in vector):
-        raise GradPivotError(
-            f"{name}, seed {records[0].seed}: a run has a Fréchet distance that is not a number; run it again"
-        )
+        raise GradPivotError(f"{name}, seed {records[0].seed}: the Fréchet distance of a run is not a number; rerun it")
     target = ideal.vector(frontier.metrics) if ideal else None
     costs = [distance(vector, target) if target else -sum(vector) for vector in vectors]
     finite = [point.seconds for point in points if not point.diverged]
     return GeneratorSet(
         forget=records[0].forget, seed=records[0].seed, frontier=frontier, records=tuple(ordered),
-        # At a tie a finite run, then the first along the knob.
+        # Ties go to a finite run, then to the first along the knob.
         chosen=min(range(len(points)), key=lambda i: (costs[i], lost[i], i)),
         hypervolume=frontier.hypervolume(), delta=frontier.distance() if ideal else None,
         seconds=math.fsum(finite) / len(finite) if finite else None,
@@ -122,20 +122,20 @@ def _judge(name: str, kind: str, records: Sequence[Record], reference: Point | N
 
 
 def _knob(points: Sequence[Point]) -> str | None:
-    """The name of the setting that the points walk along; None if what is called the knob is the same in all.
+    """The name of the setting that varies along the points; None if the knob is the same in all of them.
 
-    A grid over something else, such as SalUn's share of saliency at one learning rate, is labelled by what varies.
+    For example, a grid over SalUn's saliency threshold at one learning rate is labelled by the threshold.
     """
     if any(point.knob is None for point in points):
         return None
     names = [n for n in points[0].settings if all(p.settings.get(n) == p.knob for p in points)]
     varies = len({point.knob for point in points}) > 1 or len(points) == 1
-    # Several settings may happen to be equal in all points; γ is what people look for.
+    # Several settings may have the value of the knob; prefer γ.
     return ("gamma" if "gamma" in names else names[0]) if names and varies else None
 
 
-def _along(records: Sequence[Record]) -> list[Record]:
-    """In the order of the other settings that vary, and of the knob: one line along γ after the other."""
+def _sort_along_knob(records: Sequence[Record]) -> list[Record]:
+    """Sort by the other settings that vary, then by the knob."""
     points = [record.point for record in records]
     besides = varying(points, _knob(points))
 
@@ -147,8 +147,8 @@ def _along(records: Sequence[Record]) -> list[Record]:
     return sorted(records, key=order)
 
 
-def _timed(rows: Sequence[GeneratorSeries]) -> tuple[GeneratorSeries, ...]:
-    """The series with their time a run over CUP's."""
+def _with_cup_ratio(rows: Sequence[GeneratorSeries]) -> tuple[GeneratorSeries, ...]:
+    """The series with their time per run relative to CUP."""
     cup = next((row for row in rows if row.name == "CUP"), None) or next(
         (row for row in rows if row.method == "cup"), None
     )
@@ -162,10 +162,10 @@ def _timed(rows: Sequence[GeneratorSeries]) -> tuple[GeneratorSeries, ...]:
 
 
 def _check_comparable(table: GeneratorTable) -> None:
-    """H and Δ are of one distance at one scale.
+    """Check that all models of a table use the same M and features.
 
     Raises:
-        GradPivotError: if M or the features differ within a table.
+        GradPivotError: If M or the features differ.
     """
     for name, values in (
         ("M", {f"{scores.rescale:g}" for scores in table.finite}),
@@ -173,15 +173,15 @@ def _check_comparable(table: GeneratorTable) -> None:
     ):
         if len(values) > 1:
             raise GradPivotError(
-                f"{table.title}: fidelity is by {name} = {' and by '.join(sorted(values))}; H and Δ compare at one "
-                f"only, judge all with the same"
+                f"{table.title}: fidelity is computed with different {name} ({', '.join(sorted(values))}), so H and Δ "
+                f"cannot be compared; judge all runs with the same {name}"
             )
 
 
-def _uneven(table: GeneratorTable) -> list[str]:
-    """With few images a Fréchet distance is too large, and not by the same amount for every model."""
+def _image_count_notes(table: GeneratorTable) -> list[str]:
+    """A note if numbers of images differ: the bias of the Fréchet distance depends on them."""
     numbers = sorted({(s.frechet[0].n, s.frechet[0].n_reference) for s in table.finite if s.frechet})
     if len(numbers) < 2:
         return []
-    told = ", ".join(f"{n:,} against {reference:,}" for n, reference in numbers)
-    return [f"Fidelity is over different numbers of images ({told}), so H and Δ are too; judge all at the same N."]
+    counts = ", ".join(f"{n:,} against {reference:,}" for n, reference in numbers)
+    return [f"Fidelity uses different numbers of images ({counts}), which biases H and Δ; use the same number."]

@@ -1,6 +1,6 @@
-"""Generators compared: the tables, one per problem, what was forgotten and protocol. No torch.
+"""Comparison tables of generators, one per problem, forget set and protocol. No torch.
 
-:mod:`gradpivot.results.generator_tables` makes them from finished runs. In a table every series (``CUP``, ``SalUn``,
+:mod:`gradpivot.results.generator_tables` creates them from finished runs. Each series of a table (``CUP``, ``SalUn``,
 ``SA``) has one set S of runs per seed.
 """
 
@@ -30,16 +30,16 @@ GENERATORS_SCHEMA = "gradpivot.generators/1"
 
 
 def are_generators(records: Iterable[Record]) -> bool:
-    """Whether the records are of generators; False for classifiers, and for none at all.
+    """Whether the records are of generators; False for classifiers or no records.
 
     Raises:
-        GradPivotError: if some are of the one kind and some of the other.
+        GradPivotError: If the records mix generators and classifiers.
     """
     kinds = [isinstance(record.point.scores, GenerationScores) for record in records]
     if any(kinds) and not all(kinds):
         raise GradPivotError(
-            f"{sum(kinds)} records are of generators and {len(kinds) - sum(kinds)} of classifiers, which share no "
-            f"scores; compare them apart, one problem at a time"
+            f"{sum(kinds)} records are from generators and {len(kinds) - sum(kinds)} from classifiers, which have "
+            f"different scores; compare one problem at a time"
         )
     return any(kinds)
 
@@ -48,23 +48,23 @@ def generation(point: Point) -> GenerationScores:
     """The scores of a generator.
 
     Raises:
-        GradPivotError: if it is a classifier.
+        GradPivotError: If the model is a classifier.
     """
     if not isinstance(point.scores, GenerationScores):
-        raise GradPivotError(f"{point.label} is a classifier, which makes no images; compare it in standings")
+        raise GradPivotError(f"{point.label} is a classifier, not a generator; compare it with standings")
     return point.scores
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorSet(JudgedSet):
-    """The set S of one series for one seed, judged, its runs in the order of the knob.
+    """The set S of one series for one seed, with its measures and runs sorted by the knob.
 
     Attributes:
-        records: The runs as they were kept, with their pictures.
-        chosen: Which run is nearest to the retrained model; without one which has the largest fidelity + UA.
+        records: The records of the runs, with their pictures.
+        chosen: Index of the run closest to the retrained model; without one, of the largest fidelity + UA.
         hypervolume: H(S) on (fidelity, UA), as a fraction.
         delta: Δ(S), as a fraction; None without a retrained model.
-        seconds: Mean of the finite runs: one that diverged stopped early, and must not look fast. None if none is.
+        seconds: Mean time of the finite runs; None if all diverged.
     """
 
     records: tuple[Record, ...]
@@ -79,14 +79,14 @@ class GeneratorSet(JudgedSet):
         return self.frontier.points[self.chosen]
 
     def delta_of(self, index: int) -> float | None:
-        """The distance of one run to the retrained model on (fidelity, UA), as a fraction; None without one."""
+        """Distance of a run to the retrained model on (fidelity, UA), as a fraction; None without one."""
         reference, metrics = self.frontier.reference, self.frontier.metrics
         if reference is None:
             return None
         return distance(self.frontier.points[index].scores.vector(metrics), reference.vector(metrics))
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able dictionary; pictures and telemetry stay in the records."""
+        """A JSON-able dictionary without pictures and telemetry."""
         points: list[dict[str, Any]] = plain(self.frontier.points)
         return {
             **select(self, "seed", "chosen", "hypervolume", "delta", "seconds"),
@@ -99,10 +99,10 @@ class GeneratorSeries(JudgedSeries[GeneratorSet]):
     """A row of a table.
 
     Attributes:
-        hypervolume: H over the whole sets.
-        delta: Δ over the whole sets that have a reference.
-        seconds: Time a run over the whole sets.
-        cup_ratio: Time a run over CUP's on the seeds that both have.
+        hypervolume: H over the complete sets.
+        delta: Δ over the complete sets that have a reference.
+        seconds: Time per run over the complete sets.
+        cup_ratio: Time per run relative to CUP, on the seeds that both have.
     """
 
     hypervolume: Estimate | None
@@ -111,13 +111,13 @@ class GeneratorSeries(JudgedSeries[GeneratorSet]):
     cup_ratio: float | None = None
 
     def shown(self, metric: str) -> Estimate | None:
-        """``ua``, ``ra`` or ``fidelity`` of each whole set's chosen run, over the sets; None if one diverged."""
+        """Mean ``ua``, ``ra`` or ``fidelity`` of the chosen runs of complete sets; None if one diverged."""
         if any(s.shown.diverged for s in self.whole):
             return None
         return estimate(float(getattr(generation(s.shown), metric)) for s in self.whole)
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able dictionary, fractions and seconds, with every run."""
+        """A JSON-able dictionary of all runs, in fractions and seconds."""
         return {
             **select(self, "name", "role", "method", "runs", "diverged"),
             **select(self, "hypervolume", "delta", "seconds", "cup_ratio"),
@@ -128,10 +128,10 @@ class GeneratorSeries(JudgedSeries[GeneratorSet]):
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorTable(ComparedTable[GeneratorSeries]):
-    """The series of one problem, what was forgotten and protocol, CUP first.
+    """The series of one problem, forget set and protocol, CUP first.
 
     Attributes:
-        forget: What was forgotten, for people: the class ``3``, the classes ``3,5``.
+        forget: Readable forget set: class ``3``, classes ``3,5``.
         forgotten: The forgotten classes.
     """
 
@@ -140,25 +140,25 @@ class GeneratorTable(ComparedTable[GeneratorSeries]):
 
     @property
     def what(self) -> str:
-        """What was forgotten: ``class 3``."""
+        """The forget set: ``class 3``."""
         return forget_words(self.kind, self.forget)
 
     @property
     def finite(self) -> list[GenerationScores]:
-        """The scores of all models that did not diverge, the original's first."""
+        """The scores of all models that did not diverge, the original first."""
         points = (p for row in self.rows for s in row.sets for p in s.frontier.points)
         return [generation(p) for p in points if not p.diverged]
 
     @property
     def distances(self) -> list[Frechet]:
-        """One of each kind of Fréchet distance, by features and numbers of images; first what H and Δ are by."""
+        """One Fréchet distance per features and numbers of images, those that H and Δ use first."""
         kinds = {(f.features, f.n, f.n_reference): f for scores in self.finite for f in scores.frechet}
         firsts = {scores.frechet[0].features for scores in self.finite if scores.frechet}
         return sorted(kinds.values(), key=lambda f: (f.features not in firsts, f.features, f.n, f.n_reference))
 
     @property
     def dataset(self) -> str | None:
-        """The paper's dataset that the problem is on, or None: its values are context then."""
+        """The paper's dataset of this problem; None if the paper does not have it."""
         return counterpart(self.problem, "generation")
 
     def original_at(self, seed: int) -> Record | None:
@@ -170,7 +170,7 @@ class GeneratorTable(ComparedTable[GeneratorSeries]):
         return _record_at(self.retrained, seed)
 
     def kept_change(self, row: GeneratorSeries) -> Estimate | None:
-        """RA of each whole set's chosen run − RA of the original of the same seed, over the sets; None if unknown."""
+        """Mean change in RA from the original to the chosen runs of complete sets; None if unknown."""
         pairs = [(s.shown, self.original_at(s.seed)) for s in row.whole]
         changes = [
             generation(point).ra - generation(original.point).ra
@@ -180,7 +180,7 @@ class GeneratorTable(ComparedTable[GeneratorSeries]):
         return estimate(changes) if len(changes) == len(pairs) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able dictionary; pictures stay in the records."""
+        """A JSON-able dictionary without pictures."""
         return {
             **select(self, "problem", "kind", "forget", "protocol", "forgotten", "seeds", "notes"),
             "rows": [{**row.to_dict(), "kept_change": plain(self.kept_change(row))} for row in self.rows],
@@ -189,15 +189,15 @@ class GeneratorTable(ComparedTable[GeneratorSeries]):
 
 @dataclass(frozen=True, kw_only=True)
 class Generators(ComparedTables[GeneratorTable]):
-    """All tables, by problem, what was forgotten and protocol."""
+    """All tables, sorted by problem, forget set and protocol."""
 
     schema = GENERATORS_SCHEMA
 
 
 def recognised_rho(dial: DialCurve) -> Estimate | None:
-    """Spearman's ρ of γ and the share of forgotten-class images that is still recognised, 1 − UA: −1 is even.
+    """Spearman's ρ of γ and 1 − UA, the share of forgotten-class images still recognised. −1 is ideal.
 
-    Ranks of 1 − UA are those of UA turned round, so that it is −ρ(γ, UA).
+    Equals −ρ(γ, UA).
     """
     rho = dial.rho
     if rho is None:

@@ -1,9 +1,8 @@
-"""The paper's own numbers, to stand beside ours: ``paper_results.csv``, typed from its tables.
+"""The results in the paper's tables, from ``paper_results.csv``.
 
-Lines of task, dataset, forget (a class, ``mean`` over the classes, empty for random subsets), method, metric,
-value and standard deviation, in percent (RTE in minutes) as printed. The paper's MIA is the SVC's, and so are the
-Δ and H made from it: they stand beside our ``mia_svc``, ``delta_svc`` and ``hypervolume_svc``. In the means over
-classes the deviation is that of the classes.
+Columns: task, dataset, forget (a class, ``mean`` over classes, or empty for random subsets), method, metric, value and
+standard deviation. Values are as printed, in percent (RTE in minutes). The paper's MIA uses an SVC, so its MIA, Δ and H
+correspond to our ``mia_svc``, ``delta_svc`` and ``hypervolume_svc``. The standard deviation of a mean is over classes.
 
 References:
     "Controllable Machine Unlearning via Gradient Pivoting" (CUP), arXiv:2510.19226: Table 1 and appendix.
@@ -26,10 +25,10 @@ __all__ = [
 ]  # fmt: skip
 
 ORDER = ("Retrain", "GA", "WS", "RL", "IU", "BE", "BS", "l1-sparse", "SalUn", "CUP")
-"""The methods in the order of the paper's tables, and with its names."""
+"""The paper's names of the methods, in the order of its tables."""
 
 GENERATED = ("Airplane", "Automobile", "Bird", "Cat", "Deer")
-"""The classes of CIFAR-10 that the paper takes out of a generator: classes 0 to 4."""
+"""The CIFAR-10 classes that the paper removes from a generator: classes 0 to 4."""
 
 _METRICS = {
     "RA": "ra", "UA": "ua", "TA": "ta", "MIA": "mia_svc", "Delta": "delta_svc", "H": "hypervolume_svc",
@@ -41,7 +40,7 @@ Key = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True)
 class PaperValue:
-    """One printed number: a fraction (seconds for RTE), and its standard deviation where one is printed."""
+    """A value from the paper as a fraction (seconds for RTE), with its standard deviation if printed."""
 
     mean: float
     std: float | None
@@ -52,18 +51,18 @@ class PaperValue:
 
 
 def paper_name(series: str) -> str | None:
-    """The paper's name of a series: ``l1-sparse`` for ``ℓ1-sparse`` or ``L1 sparse``; None if it has none."""
-    return _known_names().get(_folded(series))
+    """The paper's name of a series, such as ``l1-sparse`` for ``ℓ1-sparse``; None if it does not have it."""
+    return _known_names().get(_normalised(series))
 
 
 def paper_value(task: str, dataset: str, forget: str, series: str, measure: str) -> PaperValue | None:
-    """What the paper prints for a series, or None.
+    """The paper's value for a series, or None.
 
     Args:
         task: ``class-wise`` or ``random 10 %``.
         dataset: ``cifar10`` or ``svhn``.
-        forget: A class such as ``3``, or ``mean`` over the classes; for random subsets it does not matter.
-        series: Our name; see :func:`paper_name`.
+        forget: A class such as ``3``, or ``mean`` over classes; ignored for random subsets.
+        series: Our name of the series; see :func:`paper_name`.
         measure: ``ra``, ``ua``, ``ta``, ``mia_svc``, ``delta_svc``, ``hypervolume_svc`` or ``seconds``.
     """
     name = paper_name(series)
@@ -73,9 +72,9 @@ def paper_value(task: str, dataset: str, forget: str, series: str, measure: str)
 
 
 def paper_reference(task: str, dataset: str, forget: str) -> Scores | None:
-    """The paper's retrained model on a class, as scores; its MIA, the SVC's, stands for both of ours.
+    """The scores of the paper's retrained model for a class, with its SVC's MIA for both MIAs.
 
-    None for random subsets: there the retrained model is a matter of one's own network, and not 100 % forgetting.
+    None for random subsets, where the scores of a retrained model depend on the network.
     """
     if task != "class-wise":
         return None
@@ -88,15 +87,15 @@ def paper_reference(task: str, dataset: str, forget: str) -> Scores | None:
 
 
 def paper_generation(forget: str, series: str, measure: str) -> PaperValue | None:
-    """What the paper prints for a class-conditional DDPM on CIFAR-10, or None.
+    """The paper's value for a class-conditional DDPM on CIFAR-10, or None.
 
     Args:
-        forget: A class from ``0`` to ``4``; for the run time it does not matter, the paper has one a method.
+        forget: A class from ``0`` to ``4``; ignored for ``seconds``, which the paper gives per method.
         series: ``CUP``, ``SalUn`` or ``SA``.
-        measure: ``delta``, ``hypervolume`` or ``seconds``; its M is not given, and FID and UA are not printed.
+        measure: ``delta``, ``hypervolume`` or ``seconds``. The paper gives neither M nor FID and UA.
     """
     column = {"delta": "delta_svc", "hypervolume": "hypervolume_svc", "seconds": "seconds"}.get(measure)
-    name = {_folded(known): known for known in ("CUP", "SalUn", "SA")}.get(_folded(series))
+    name = {_normalised(known): known for known in ("CUP", "SalUn", "SA")}.get(_normalised(series))
     if column == "seconds":
         forget = "mean"
     elif forget in map(str, range(len(GENERATED))):
@@ -105,24 +104,24 @@ def paper_generation(forget: str, series: str, measure: str) -> PaperValue | Non
 
 
 def counterpart(problem: str, task: str) -> str | None:
-    """The paper's dataset that a problem is on: ``cifar10`` for ``cifar10`` or ``CIFAR-10 ResNet-18``."""
+    """The paper's dataset of a problem: ``cifar10`` for ``cifar10`` or ``CIFAR-10 ResNet-18``; None if it has none."""
     found = re.match(r"(cifar-?10|svhn)(?![0-9])", problem.strip().lower())
     dataset = found.group(1).replace("-", "") if found else None
     return dataset if dataset in paper_datasets(task) else None
 
 
 def paper_datasets(task: str) -> tuple[str, ...]:
-    """The datasets on which the paper has that task."""
+    """The paper's datasets for a task."""
     return tuple(sorted({key[1] for key in _values() if key[0] == _TASKS.get(task)}))
 
 
-def _folded(name: str) -> str:
+def _normalised(name: str) -> str:
     return re.sub(r"[\s_-]+", "-", name.strip().lower().replace("ℓ", "l").replace("₁", "1"))
 
 
 @functools.cache
 def _known_names() -> dict[str, str]:
-    return {_folded(name): name for name in ORDER}
+    return {_normalised(name): name for name in ORDER}
 
 
 @functools.cache
@@ -133,7 +132,7 @@ def _values() -> dict[Key, PaperValue]:
         scale = 60.0 if row["metric"] == "RTE_minutes" else 0.01
         key = (row["task"], row["dataset"], row["forget"], row["method"], _METRICS[row["metric"]])
         if key in found:
-            raise GradPivotError(f"paper_results.csv has {key} twice; install gradpivot again")
+            raise GradPivotError(f"paper_results.csv has {key} twice; reinstall gradpivot")
         std = scale * float(row["std"]) if row["std"] else None
         found[key] = PaperValue(scale * float(row["value"]), std)
     return found

@@ -1,4 +1,4 @@
-"""Dominance and hypervolume of a set of score vectors, exact in any dimension through moocore.
+"""Dominance, hypervolume and distance of score vectors, computed exactly by moocore.
 
 References:
     Zitzler & Thiele (1998), "Multiobjective optimization using evolutionary algorithms".
@@ -22,14 +22,16 @@ Vector = Sequence[float]
 
 
 def hypervolume(vectors: Sequence[Vector] | NDArray[np.float64]) -> float:
-    """The volume dominated by ``vectors`` above the origin: H(S) of the paper's Definition 1.
+    """The volume dominated by ``vectors`` above the origin, H(S) in Definition 1 of the paper.
 
     Args:
-        vectors: n points of the same dimension m, higher is better, in [0, 1].
+        vectors: n points of the same dimension m in [0, 1]; higher is better.
 
     Returns:
-        A number in [0, 1]; multiply by 100 for the paper's scale. Exact; O(n log n) for m ≤ 3 and
-        O(n²) for m = 4 (moocore).
+        A number in [0, 1]; multiply by 100 for the paper's scale. O(n log n) for m ≤ 3 and O(n²) for m = 4.
+
+    Raises:
+        ValueError: If a score is not finite.
     """
     if len(vectors) == 0:
         return 0.0
@@ -37,8 +39,8 @@ def hypervolume(vectors: Sequence[Vector] | NDArray[np.float64]) -> float:
 
     points = np.asarray(vectors, dtype=float)
     if not np.isfinite(points).all():
-        raise ValueError("hypervolume needs finite scores; count a diverged run as zeros")
-    # A point on a coordinate plane dominates no volume, and moocore wants points above the reference.
+        raise ValueError("the hypervolume needs finite scores; use zeros for a diverged run")
+    # A point on a coordinate plane dominates no volume, and moocore requires points above the reference.
     points = points[(points > 0).all(axis=1)]
     if len(points) == 0:
         return 0.0
@@ -47,7 +49,7 @@ def hypervolume(vectors: Sequence[Vector] | NDArray[np.float64]) -> float:
 
 @functools.cache
 def _volume(dimension: int) -> Callable[[NDArray[np.float64]], float]:
-    # One object a dimension: moocore.hypervolume() spends more time on its reference point than on 20 points.
+    # Cached, because creating the reference point takes longer than the volume of 20 points.
     import moocore
 
     measure: Callable[[NDArray[np.float64]], float] = moocore.Hypervolume(ref=[0.0] * dimension, maximise=True)
@@ -55,9 +57,9 @@ def _volume(dimension: int) -> Callable[[NDArray[np.float64]], float]:
 
 
 def nondominated(vectors: Sequence[Vector]) -> list[bool]:
-    """Which of ``vectors`` no other one beats: at least as good everywhere and better somewhere.
+    """Flags the Pareto-optimal vectors: no other is at least as good everywhere and better somewhere.
 
-    Equal points are all kept, because two settings with the same scores are both answers.
+    Equal vectors are all kept.
     """
     if not vectors:
         return []
@@ -74,9 +76,9 @@ def distance(scores: Vector, reference: Vector) -> float:
 
 
 def epsilon_to(vectors: Sequence[Vector], front: Sequence[Vector]) -> float:
-    """The additive ε-indicator: how far ``vectors`` must be raised to weakly dominate every point of ``front``.
+    """The additive ε-indicator: the shift at which ``vectors`` weakly dominates every point of ``front``.
 
-    0 for the front itself. Unlike the hypervolume, one good point does not hide gaps elsewhere.
+    It is 0 for the front itself. Unlike for the hypervolume, one good point does not hide gaps elsewhere.
     """
     import moocore
     import numpy as np

@@ -1,7 +1,6 @@
-"""Who leads, and from whom the leader is separated: paired differences over the same (class, seed) sets.
+"""Rankings of series by paired differences over the same (class, seed) sets.
 
-Sets of one seed share its original model and are not independent. So a difference is settled only if it also
-holds over seeds.
+Sets with the same seed share an original model and are not independent, so a difference must also hold over seeds.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ CRITERIA: dict[str, bool] = {
     "hypervolume": True, "hypervolume_without_mia": True, "hypervolume_svc": True, "delta": False,
     "seconds": False,
 }  # fmt: skip
-"""What series are ranked by, and whether more is better."""
+"""Ranking criteria, and whether higher is better."""
 
 Verdict = Literal["separated", "unsettled", "tied", "ahead", "undecided"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rival:
-    """A series against the leader.
+    """A series compared with the leader.
 
     Attributes:
-        name: The series.
-        estimate: Its value over the sets that the ranking is made on; its own where it has too few of them.
-        difference: By how much the leader is better, over the sets both have; positive = the leader is better.
-        over_seeds: The same, averaged over what was forgotten first: fewer values, but independent ones.
-        verdict: ``separated`` if the 95 % intervals of the difference over sets and over seeds both lie above
-            zero; ``unsettled`` if only that over sets does, or there is one seed: behind on these classes;
-            ``tied`` if that over sets holds zero; ``ahead`` if it lies below (only where sets are missing);
-            ``undecided`` with fewer than two sets in common.
+        name: Name of the series.
+        estimate: Its value over the sets of the ranking; over its own sets if it has too few of those.
+        difference: Difference to the leader over the sets that both have; positive if the leader is better.
+        over_seeds: The same over seeds, after averaging over forget sets: fewer but independent values.
+        verdict: ``separated`` if the 95 % intervals of the difference over sets and over seeds are both above zero;
+            ``unsettled`` if only the one over sets is, or there is only one seed; ``tied`` if the one over sets
+            contains zero; ``ahead`` if it is below zero (only possible if sets are missing); ``undecided`` with fewer
+            than two common sets.
     """
 
     name: str
@@ -65,10 +64,10 @@ class Ranking:
 
     Attributes:
         criterion: One of :data:`CRITERIA`.
-        leader: The best on the whole sets that all series have; see :func:`comparable`.
-        estimate: Its value there.
-        rivals: All others, best first.
-        all_sets: Whether every series has all those sets and no other.
+        leader: The best series on the complete sets that all series have; see :func:`comparable`.
+        estimate: Its value on these sets.
+        rivals: The other series, best first.
+        all_sets: Whether every series has exactly these sets.
     """
 
     criterion: str
@@ -87,19 +86,19 @@ class Ranking:
 
 
 def rankings(series: Sequence[Series]) -> list[Ranking]:
-    """The series by each criterion that can be judged.
+    """Rank the series by each criterion that is known.
 
-    The 95 % intervals are one a pair, not corrected for the number of pairs.
+    The 95 % intervals are per pair, not corrected for multiple comparisons.
     """
     found = (_ranking(series, criterion, up) for criterion, up in CRITERIA.items())
     return [ranking for ranking in found if ranking]
 
 
 def comparable(series: Sequence[Series], measure: str) -> dict[str, Estimate]:
-    """The series whose means can be set against each other, each over the whole sets that all of them have.
+    """Means of the series over the complete sets that all of them have.
 
-    A sweep that is under way has more sets of one series than of another, and sets differ in difficulty. Series
-    with less than half of the most sets are left out, so that a few runs of one do not decide for all.
+    In an unfinished sweep series have different sets, and sets differ in difficulty. Series with less than half as many
+    sets as the largest are left out, so that they do not reduce the common sets to a few.
     """
     known = {row.name: row.by_place(measure) for row in series}
     most = max(map(len, known.values()), default=0)
@@ -121,7 +120,7 @@ def _ranking(series: Sequence[Series], criterion: str, up: bool) -> Ranking | No
     if not field:
         return None
     known = [(row, field.get(row.name, m.over_sets)) for row in series if (m := row.measures[criterion])]
-    # Stable: at equal means the table's order decides.
+    # Stable sort: ties keep the order of the table.
     known.sort(key=lambda pair: -sign * pair[1].mean)
     leader, best = next(pair for pair in known if pair[0].name in field)
     rivals = (_rival(leader, row, own, criterion, sign) for row, own in known if row is not leader)

@@ -1,8 +1,8 @@
-"""A record: one finished run of a sweep, as the store keeps it and the comparison reads it. No torch."""
+"""Records of finished runs in a sweep's store. No torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,28 +14,31 @@ from gradpivot.results.frontier import Point
 __all__ = ["RECORD_SCHEMA", "Record", "Role"]
 
 RECORD_SCHEMA = "gradpivot.record/1"
+_READ_APART = ("point", "pictures", "margins")
 
 Role = Literal["original", "retrained", "run"]
-"""The model before unlearning, the reference without the forgotten data, or a method's run."""
+"""The original model, the model retrained without the forget set, or a run of a method."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What was run, on what, and what came out.
+    """A finished run.
 
     Attributes:
-        key: The hash of everything that decides the numbers: the run's identity.
-        problem: The problem's name.
-        kind: What was forgotten: ``class``, ``random``, ``index`` or ``predicate``.
-        forget: The same for people: the class ``3``, the classes ``3,5``, the share ``10 %``.
-        seed: Of the original, the reference and the run.
-        role: Whether this is the original, the retrained reference or a method's run.
-        protocol: ``paper``, ``clean`` or a recipe's own; empty for the original and the reference.
-        series: The set the run belongs to, as tables and legends call it: ``CUP``, ``DCGD (avg)``.
-        method: The method's registered name.
-        point: Settings, scores, seconds, divergence.
+        key: Hash of everything that affects the scores.
+        problem: Name of the problem.
+        kind: Kind of split: ``class``, ``random``, ``index`` or ``predicate``.
+        forget: Readable forget set: class ``3``, classes ``3,5`` or fraction ``10 %``.
+        seed: Seed of the original, the reference and the run.
+        role: Original model, retrained model or run of a method.
+        protocol: ``paper``, ``clean`` or one defined by a recipe; empty for original and retrained models.
+        series: Name of the series in tables and legends: ``CUP``, ``DCGD (avg)``.
+        method: Registered name of the method.
+        point: Settings, scores, time, divergence.
         provenance: Split, versions, machine class, threads, date.
-        pictures: What a generator drew, from the same seeds in every run; None for a classifier.
+        pictures: Samples of a generator, from the same noise seeds in every run; None for a classifier.
+        margins: Scaled margins of all targets of an audit, in the order of the forget set; None outside an audit's
+            worlds, and for a diverged run.
     """
 
     key: str
@@ -50,27 +53,35 @@ class Record:
     point: Point
     provenance: Mapping[str, Any] = field(default_factory=dict)
     pictures: Pictures | None = None
+    margins: Sequence[float] | None = None
+
+    @property
+    def is_shadow(self) -> bool:
+        """Whether it belongs to a shadow world of an audit."""
+        return "world" in self.provenance.get("cell", {}).get("target", {})
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary with its schema version."""
-        known = select(self, *(name for name in self.__dataclass_fields__ if name != "pictures"))
+        known = select(self, *(name for name in self.__dataclass_fields__ if name not in ("pictures", "margins")))
+        if self.margins is not None:
+            known["margins"] = list(self.margins)
         return {"schema": RECORD_SCHEMA, **known, **({"pictures": self.pictures.to_dict()} if self.pictures else {})}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Record:
-        """Read back what :meth:`to_dict` wrote.
+        """Inverse of :meth:`to_dict`.
 
         Raises:
-            GradPivotError: if the schema is another one.
-            ValueError, KeyError, TypeError: if something is missing or out of range.
+            GradPivotError: If the schema is unknown.
+            ValueError, KeyError, TypeError: If a value is missing or out of range.
         """
         if (schema := values.get("schema")) != RECORD_SCHEMA:
             raise GradPivotError(f"a record has the schema {schema!r}; this version reads {RECORD_SCHEMA!r}")
-        known = {name: values[name] for name in cls.__dataclass_fields__ if name not in ("point", "pictures")}
+        known = {name: values[name] for name in cls.__dataclass_fields__ if name not in _READ_APART}
         drawn = values.get("pictures")
         pictures = Pictures.from_dict(drawn) if drawn else None
-        return cls(**known, point=Point.from_dict(values["point"]), pictures=pictures)
+        return cls(**known, point=Point.from_dict(values["point"]), pictures=pictures, margins=values.get("margins"))
 
     def without_history(self) -> Record:
-        """The record without its telemetry, which tables and fronts do not need."""
+        """The record without telemetry, which tables and frontiers do not need."""
         return replace(self, point=replace(self.point, history={}))

@@ -1,6 +1,6 @@
-"""Conditions people type, such as ``"UA>=95"``, and picking a point that meets them.
+"""Conditions on scores, such as ``"UA>=95"``.
 
-Units: percent in a typed condition, fractions in a mapping (``{"ua": 0.95}``), as everywhere.
+Strings are in percent, mappings (``{"ua": 0.95}``) in fractions.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.evaluate import find_metric, scored_metrics
 
-__all__ = ["Condition", "check_metric", "parse_conditions"]
+__all__ = ["Condition", "check_metric", "metric_name", "parse_conditions"]
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
-_PATTERN = re.compile(r"^\s*([A-Za-z_][A-Za-z_0-9]*)\s*(>=|<=|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*$")
-# 0.95 stored as a share of 20 samples is 19/20; comparing it with a typed 95 must not fail by rounding.
+_PATTERN = re.compile(r"^\s*([A-Za-z_][A-Za-z_0-9-]*)\s*(>=|<=|>|<)\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*$")
+# UA>=95 must hold for 19 of 20 samples despite floating-point error.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One bound on one score, in the unit of ``Scores``: shares as fractions."""
+    """A bound on a score, in the unit of ``Scores`` (fractions)."""
 
     metric: str
     comparison: str
@@ -36,28 +36,28 @@ class Condition:
         described = find_metric(self.metric)
         bound = described.scale * self.bound
         sign = "%" if described.unit == "%" and 0 < bound < 1 else ""
-        return f"{self.metric.upper()}{self.comparison}{bound:g}{sign}"
+        return f"{metric_name(self.metric)}{self.comparison}{bound:g}{sign}"
 
     def holds(self, scores: Any) -> bool:
-        """Whether ``scores``, which have the metric as an attribute, meet the bound."""
+        """Whether ``scores``, an object with the metric as an attribute, meets the bound."""
         slack = _ROUNDING if self.comparison == "<=" else -_ROUNDING
         bound = self.bound + (slack if "=" in self.comparison else 0.0)
         return _COMPARISONS[self.comparison](float(getattr(scores, self.metric)), bound)
 
     def miss(self, scores: Any) -> float:
-        """By how much ``scores`` miss the bound; 0 where they meet it."""
+        """By how much ``scores`` misses the bound; 0 if it meets it."""
         return 0.0 if self.holds(scores) else abs(float(getattr(scores, self.metric)) - self.bound)
 
 
 def parse_conditions(text: str | Mapping[str, float], metrics: Sequence[str] | None = None) -> tuple[Condition, ...]:
-    """Read ``"UA>=95, RA>=99"`` (percent) or ``{"ua": 0.95}`` (fractions: at least; at most where less is better).
+    """Parse ``"UA>=95, RA>=99"`` (percent) or ``{"ua": 0.95}`` (fractions; a maximum if lower is better).
 
     Args:
         text: The conditions.
-        metrics: The scores they may be about; those of every evaluation if not given.
+        metrics: The allowed metrics. Default: those of every evaluation.
 
     Raises:
-        GradPivotError: with the part that could not be read and an example of one that can.
+        GradPivotError: If a condition cannot be parsed, or refers to an unknown metric.
     """
     if isinstance(text, Mapping):
         return tuple(_from_pair(name, bound, metrics) for name, bound in text.items())
@@ -70,7 +70,7 @@ def parse_conditions(text: str | Mapping[str, float], metrics: Sequence[str] | N
                 f'percentage, for example "UA>=95, RA>=99"'
             )
         typed, comparison, number, sign = match.groups()
-        name = check_metric(typed.lower(), metrics)
+        name = check_metric(typed, metrics)
         described = find_metric(name)
         if described.unit == "%" and 0 < float(number) < 1 and not sign:
             raise GradPivotError(
@@ -81,19 +81,24 @@ def parse_conditions(text: str | Mapping[str, float], metrics: Sequence[str] | N
     return tuple(conditions)
 
 
+def metric_name(name: str) -> str:
+    """The name of a metric as conditions and messages write it, such as MIA-SVC for ``mia_svc``."""
+    return name.upper().replace("_", "-")
+
+
 def check_metric(name: str, metrics: Sequence[str] | None = None) -> str:
-    """The score of that name, in the case we use.
+    """Return the name of a metric in lower case. ``MIA-SVC`` and ``mia_svc`` are the same.
 
     Raises:
-        GradPivotError: with the names there are.
+        GradPivotError: If there is no such metric.
     """
     known = [metric.name for metric in scored_metrics()] if metrics is None else metrics
-    if name.lower() not in known:
-        names = [metric.upper() for metric in known]
-        raise GradPivotError(
-            f"unknown score {name!r}{did_you_mean(name.upper(), names)} Choose from {', '.join(names)}"
-        )
-    return name.lower()
+    found = name.lower().replace("-", "_")
+    if found not in known:
+        names = [metric_name(metric) for metric in known]
+        hint = did_you_mean(metric_name(name), names)
+        raise GradPivotError(f"unknown score {name!r}{hint} Choose from {', '.join(names)}")
+    return found
 
 
 def _from_pair(name: str, bound: float, metrics: Sequence[str] | None) -> Condition:
@@ -105,16 +110,16 @@ def _from_pair(name: str, bound: float, metrics: Sequence[str] | None) -> Condit
         if isinstance(error, GradPivotError):
             raise
         raise GradPivotError(
-            f"{name} is compared with {bound!r}; give a fraction, for example {{'ua': 0.95}}"
+            f"{name} is compared with {bound!r}; pass a fraction, for example {{'ua': 0.95}}"
         ) from None
 
 
 def _checked(name: str, comparison: str, bound: float) -> Condition:
     described = find_metric(name)
-    # Where a score begins above zero, "less than that" can be read, and is refused as a condition that none meets.
+    # Accept bounds from zero: a bound below the minimum of a metric is rejected later, as impossible to meet.
     if not min(0.0, described.least) <= bound <= described.most:
         raise GradPivotError(
-            f"{name} is compared with {described.scale * bound:g} {described.unit}; it lies {described.range_text()} "
-            f"(typed conditions are in percent, mappings in fractions)"
+            f"{name} is compared with {described.scale * bound:g} {described.unit}; use a bound "
+            f"{described.range_text()} (strings are in percent, mappings in fractions)"
         )
     return Condition(name, comparison, bound)

@@ -1,6 +1,6 @@
-"""A series: what one method gave on each (class, seed), judged set by set and summed up. No torch.
+"""Series: the runs of one method on each (class, seed), with measures per set and their means. No torch.
 
-H and Δ are computed per set and then averaged; a setting averaged over seeds is no real model.
+H and Δ are computed per set and then averaged, because scores averaged over seeds do not belong to any model.
 """
 
 from __future__ import annotations
@@ -35,33 +35,36 @@ SET_MEASURES = (
 
 
 def measures() -> tuple[str, ...]:
-    """What is measured on every set: the shown run's scores, the set's distance and volume, time a run and in all.
+    """Names of the measures of a set: scores of the shown run, Δ, H, mean time per run and total time.
 
-    Time a run is over finite runs: one that diverged stopped early, and must not look fast.
+    The mean time leaves out diverged runs, which stopped early.
     """
     return (*(metric.name for metric in scored_metrics()), *SET_MEASURES)
 
 
-def axes() -> dict[str, tuple[str, ...]]:
-    """What H and Δ are taken on, by the end of their names: the clean MIA, the paper's SVC in its place, no attack."""
-    clean = standing_metrics()
+def axes(clean: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Metrics of H and Δ by suffix: ``clean`` (the determined ones), with the paper's SVC, and without an attack.
+
+    With the SVC, all of them, because that is the paper's procedure.
+    """
     variants = {metric.variant_of: metric.name for metric in reversed(all_metrics()) if metric.variant_of}
     return {
         "": clean,
-        "_svc": tuple(variants.get(name, name) for name in clean),
+        "_svc": tuple(variants.get(name, name) for name in standing_metrics()),
         "_without_mia": standing_metrics(attacks=False),
     }
 
 
 @dataclass(frozen=True, kw_only=True)
 class SolutionSet(JudgedSet):
-    """The set S of one series for one (forget, seed), judged.
+    """The set S of one series for one (forget, seed), with its measures.
 
     Attributes:
-        shown: The run nearest to the retrained model (the paper's row); without one the largest sum of scores.
-        values: Each of :func:`measures`; None where it cannot be judged.
-        retrain_seconds: How long the reference took, or None.
-        undetermined: On how many finite runs the SVC was undetermined.
+        shown: The run closest to the retrained model, as in the paper's tables; without one, the run with the largest
+            sum of scores.
+        values: The :func:`measures`; None if unknown.
+        retrain_seconds: Training time of the retrained model, or None.
+        undetermined: Number of finite runs on which the SVC is ill-posed.
     """
 
     shown: Point | None
@@ -76,8 +79,8 @@ class Measure:
 
     Attributes:
         over_sets: Over all (forget, seed) sets.
-        over_seeds: Averaged over what was forgotten first: one value a seed.
-        std_forget: Standard deviation of the means per forgotten class, the bracket of the paper's Table 1.
+        over_seeds: Over seeds, after averaging over forget sets.
+        std_forget: Standard deviation of the means per class, in brackets in the paper's Table 1.
     """
 
     over_sets: Estimate
@@ -86,11 +89,11 @@ class Measure:
 
     @property
     def bracket(self) -> float | None:
-        """What the paper prints in brackets: the spread over classes; for one class that over seeds."""
+        """The number in brackets in the paper: the standard deviation over classes, or over seeds for one class."""
         return self.over_sets.std if self.std_forget is None else self.std_forget
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able dictionary: the sets' estimate, with the other two views in it."""
+        """A JSON-able dictionary."""
         return {**self.over_sets.to_dict(), "std_forget": self.std_forget, "over_seeds": self.over_seeds.to_dict()}
 
 
@@ -99,11 +102,11 @@ class Series(JudgedSeries[SolutionSet]):
     """A row of a table.
 
     Attributes:
-        measures: Each of :func:`measures` over the whole sets, or None.
-        classes: The same by what was forgotten, over seeds.
-        missing: The (forget, seed) that other series of the table have.
-        retrain_ratio: Seconds a finite run over the seconds of retraining, on the whole sets that have both.
-        space_ratio: The same for all runs of a set together, diverged ones included.
+        measures: The :func:`measures` over the complete sets, or None.
+        classes: The same over seeds, for each forget set.
+        missing: The (forget, seed) that only other series of the table have.
+        retrain_ratio: Time per finite run relative to retraining, on the complete sets that have both.
+        space_ratio: The same for the total time of a set, including diverged runs.
     """
 
     measures: Mapping[str, Measure | None]
@@ -114,17 +117,17 @@ class Series(JudgedSeries[SolutionSet]):
 
     @property
     def undetermined(self) -> float | None:
-        """The share of finite runs on which the SVC's MIA is noise; None if no run is finite."""
-        alive = self.runs - self.diverged
-        return sum(s.undetermined for s in self.sets) / alive if alive else None
+        """Share of finite runs on which the SVC is ill-posed; None if all runs diverged."""
+        finite = self.runs - self.diverged
+        return sum(s.undetermined for s in self.sets) / finite if finite else None
 
     def by_place(self, measure: str) -> dict[Place, float]:
-        """The measure on each whole set on which it is known."""
+        """The measure on each complete set, where known."""
         values = ((s.place, s.values[measure]) for s in self.whole)
         return {place: value for place, value in values if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able dictionary, fractions and seconds."""
+        """A JSON-able dictionary, in fractions and seconds."""
         return {
             **select(self, "name", "role", "method", "runs"),
             "runs_a_set": self.largest,
@@ -143,17 +146,24 @@ class Series(JudgedSeries[SolutionSet]):
 
 
 def gather(
-    name: str, role: Role, kind: str, runs: Sets, references: Mapping[Place, Point], places: set[Place]
+    name: str,
+    role: Role,
+    kind: str,
+    runs: Sets,
+    references: Mapping[Place, Point],
+    places: set[Place],
+    metrics: tuple[str, ...],
 ) -> Series:
-    """Judge the sets of one series, each against the retrained model of its place.
+    """Create a series, each set with the retrained model of its place as the reference, and H and Δ by ``metrics``.
 
     Raises:
-        GradPivotError: if a score of a run that did not diverge is not finite.
+        GradPivotError: If a run did not diverge but has a score that is not finite.
     """
     ordered = sorted(runs, key=place_order)
     method = runs[ordered[0]][0].method
     sets = tuple(
-        _judge(place, name, method, kind, [r.point for r in runs[place]], references.get(place)) for place in ordered
+        _evaluate_set(place, name, method, kind, [r.point for r in runs[place]], references.get(place), metrics)
+        for place in ordered
     )
     whole = whole_sets(sets)
     return Series(
@@ -166,21 +176,27 @@ def gather(
     )  # fmt: skip
 
 
-def _judge(
-    place: Place, name: str, method: str, kind: str, points: Sequence[Point], reference: Point | None
+def _evaluate_set(
+    place: Place,
+    name: str,
+    method: str,
+    kind: str,
+    points: Sequence[Point],
+    reference: Point | None,
+    metrics: tuple[str, ...],
 ) -> SolutionSet:
-    """H, Δ, the shown run and the clock of one set."""
+    """Compute H, Δ, the shown run and the times of one set."""
     import numpy as np
 
-    spaces = axes()
-    every = tuple(dict.fromkeys(name for names in spaces.values() for name in names))
+    spaces = axes(metrics)
+    every = tuple(dict.fromkeys(name for names in (standing_metrics(), *spaces.values()) for name in names))
     columns = {end: [every.index(name) for name in names] for end, names in spaces.items()}
     raw = np.array([p.scores.vector(every) for p in points])
     lost = np.array([p.diverged is not None for p in points])
     if not np.isfinite(raw[~lost]).all():
         raise GradPivotError(
-            f"{name}, {forget_words(kind, place[0])}, seed {place[1]}: a run that did not diverge has a score that "
-            f"is not a number; run it again"
+            f"{name}, {forget_words(kind, place[0])}, seed {place[1]}: a run did not diverge but has a score that "
+            f"is not a number; rerun it"
         )
     raw[lost] = 0.0
     ideal = reference.scores if reference and not reference.diverged else None
@@ -188,8 +204,8 @@ def _judge(
     judged = kind == "class" or ideal is not None
     vectors = raw if kind == "class" or not judged else np.array(frontier.vectors(every))
     gaps = None if ideal is None else raw - ideal.vector(every)
-    far = {f"delta{end}": None if gaps is None else _lengths(gaps[:, columns[end]]) for end in ("", "_svc")}
-    shown = _shown(raw[:, columns[""]], lost, far["delta"]) if judged else None
+    distances = {f"delta{end}": None if gaps is None else _norms(gaps[:, columns[end]]) for end in ("", "_svc")}
+    shown = _shown_index(raw[:, columns[""]], lost, distances["delta"]) if judged else None
     finite = [p.seconds for p in points if p.diverged is None]
     values: dict[str, float | None] = {
         **{
@@ -197,7 +213,7 @@ def _judge(
             for metric in scored_metrics()
         },
         **{m: float(raw[shown, i]) for i, m in enumerate(every) if shown is not None},
-        **{m: None if lengths is None else float(lengths.min()) for m, lengths in far.items()},
+        **{m: None if lengths is None else float(lengths.min()) for m, lengths in distances.items()},
         **{f"hypervolume{end}": hypervolume(vectors[:, some]) if judged else None for end, some in columns.items()},
         "seconds": math.fsum(finite) / len(finite) if finite else None,
         "space_seconds": math.fsum(p.seconds for p in points),
@@ -211,20 +227,20 @@ def _judge(
 
 
 def _value(point: Point, metric: str) -> float | None:
-    """What a run scored; None where it diverged or was not measured by that."""
+    """A score of a run; None if the run diverged or the metric was not measured."""
     value = float(getattr(point.scores, metric))
     return value if math.isfinite(value) and not point.diverged else None
 
 
-def _shown(raw: Matrix, lost: Flags, distances: Matrix | None) -> int:
-    """The paper's row: nearest to the retrained model, else the largest sum; at a tie a finite run, then by key."""
+def _shown_index(raw: Matrix, lost: Flags, distances: Matrix | None) -> int:
+    """Index of the run closest to the retrained model, else of the largest sum. Ties go to finite runs, then by key."""
     import numpy as np
 
     cost = -raw.sum(axis=1) if distances is None else distances
     return int(np.lexsort((lost, cost))[0])
 
 
-def _lengths(gaps: Matrix) -> Matrix:
+def _norms(gaps: Matrix) -> Matrix:
     import numpy as np
 
     lengths: Matrix = np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
@@ -258,5 +274,5 @@ def _classes(sets: Sequence[SolutionSet]) -> dict[str, dict[str, Estimate | None
 
 def _retrain_ratio(sets: Sequence[SolutionSet], measure: str) -> float | None:
     known = ((s.values[measure], s.retrain_seconds) for s in sets)
-    both = [(run, again) for run, again in known if run is not None and again]
-    return math.fsum(run for run, _ in both) / math.fsum(again for _, again in both) if both else None
+    both = [(run, retrain) for run, retrain in known if run is not None and retrain]
+    return math.fsum(run for run, _ in both) / math.fsum(retrain for _, retrain in both) if both else None

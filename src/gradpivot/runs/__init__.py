@@ -1,4 +1,4 @@
-"""One run from start to end: checks, the run itself, its result, its folder; training the original."""
+"""A single run: pre-flight checks, execution, result and folder; training the original model."""
 
 import lazy_loader
 

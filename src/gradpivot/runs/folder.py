@@ -1,4 +1,4 @@
-"""What every run leaves behind: settings, environment, split, scores, history and weights, enough to run it again."""
+"""Run folders: settings, environment, split, scores, history and weights, enough to repeat the run."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ TRAINING_SCHEMA = "gradpivot.training/1"
 
 
 def refuse_used(folder: Path, overwrite: bool) -> None:
-    """Raise, before the work, if the folder holds a finished run that must not be replaced, or cannot be written."""
+    """Raise if the folder already holds a finished run and ``overwrite`` is False, or is not writable."""
     if not overwrite and (folder / "metrics.json").exists():
         raise GradPivotError(
-            f"{folder} holds a finished run already; name another folder with --out, or pass --overwrite"
+            f"{folder} already holds a finished run; choose another folder with --out, or pass --overwrite"
         )
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise GradPivotError(f"{folder} cannot be written ({there} does not allow it); name another with --out")
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise GradPivotError(f"{folder} cannot be written: no write access to {existing}; choose another with --out")
 
 
 def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, result: Result, original: Scored) -> None:
-    """Write a run's folder. ``metrics.json`` is written last, so a folder that has it is complete.
+    """Write a run folder. ``metrics.json`` is written last, so a folder that has it is complete.
 
     Args:
         folder: Folder to write.
         config: Settings to store.
-        split: What was forgotten.
-        result: What came out.
-        original: The scores there were before.
+        split: The data to forget and to retain.
+        result: The result of the run.
+        original: The scores of the original model.
     """
     from gradpivot.models import save_weights
 
@@ -73,7 +73,7 @@ def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, resul
 
 
 def write_training(folder: Path, config: Mapping[str, Any], trained: Trained) -> None:
-    """Write a training run's folder. ``metrics.json`` is written last, so a folder that has it is complete."""
+    """Write the folder of a training run. ``metrics.json`` is written last, so a folder that has it is complete."""
     from gradpivot.models import save_weights
 
     facts = {name: value for name, value in trained.provenance.items() if name != "environment"}
@@ -100,10 +100,10 @@ def write_training(folder: Path, config: Mapping[str, Any], trained: Trained) ->
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The settings of a run.
+    """Read the settings of a run.
 
     Raises:
-        GradPivotError: if the folder is not a run's.
+        GradPivotError: If it is not a run folder.
     """
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
@@ -112,57 +112,81 @@ def read_config(folder: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise GradPivotError(f"{folder}/config.yaml is damaged ({error})") from None
     if not isinstance(config, dict):
-        raise GradPivotError(f"{folder}/config.yaml is damaged: it holds no settings")
+        raise GradPivotError(f"{folder}/config.yaml is damaged: it contains no settings")
     return config
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:
-    """What a run recorded: ``scores``, ``diverged``, ….
+    """Read ``metrics.json``: ``scores``, ``diverged``, ….
 
     Raises:
-        GradPivotError: if there are no scores or they are damaged.
+        GradPivotError: If the file is missing or damaged, or has no scores.
     """
     try:
         metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         if metrics["schema"] == TRAINING_SCHEMA:
             raise GradPivotError(
-                f"{folder} is a training's; repeat it with gradpivot train --config {folder}/config.yaml --out another"
+                f"{folder} is a training run; repeat it with gradpivot train --config {folder}/config.yaml --out FOLDER"
             )
         if not isinstance(metrics["scores"], dict):
-            raise GradPivotError(f"{folder} has no scores: an earlier version kept none of a generator; run it again")
+            raise GradPivotError(f"{folder} has no scores: an old version saved none for generators; repeat the run")
         _ = metrics["diverged"]
     except FileNotFoundError:
-        raise GradPivotError(f"{folder} has no metrics.json: that run did not finish") from None
+        raise GradPivotError(f"{folder} has no metrics.json: the run did not finish") from None
     except (ValueError, KeyError, TypeError) as error:
         raise GradPivotError(f"{folder}/metrics.json is damaged ({error})") from None
     return metrics
 
 
 def read_run(folder: Path) -> Comparison:
-    """A run folder as a comparison of the run with the original.
+    """Read a run folder as a comparison of the new model with the original.
 
     Raises:
-        GradPivotError: if the folder isn't that of a finished run.
+        GradPivotError: If it is not the folder of a finished run.
     """
     from gradpivot.results import Comparison, Frontier, Point, read_scores
 
     metrics, config = read_metrics(folder), read_config(folder)
     split, label = metrics["provenance"]["split"], metrics["label"]
+    settings = metrics["provenance"].get("method", {"method": config["method"]})
+    knob = _knob_of(settings)
     point = Point(
         label=label,
-        settings={"method": config["method"]},
+        settings=settings,
+        knob=settings[knob] if knob else None,
         scores=read_scores(metrics["scores"]),
         seconds=metrics["seconds"],
         diverged=metrics["diverged"],
         history=_read_history(folder / "history.csv"),
     )
     return Comparison(
-        title=f"{config['problem']}: {label}",
+        title=f"Forgetting {_describe_forget_set(split)} of {config['problem']}",
         problem={"name": config["problem"], **split},
         original=Point(label="Original", settings={}, scores=read_scores(metrics["original"])),
-        frontiers=[Frontier(name=label.partition("(")[0], method=config["method"], points=[point], kind=split["kind"])],
+        frontiers=[
+            Frontier(
+                name=label.partition("(")[0], method=config["method"], points=[point], knob=knob, kind=split["kind"]
+            )
+        ],
         provenance=metrics["provenance"],
     )
+
+
+def _knob_of(settings: Mapping[str, Any]) -> str | None:
+    """The setting that traces the method's frontier; None if the method has none or cannot be loaded."""
+    from gradpivot.methods import make_method
+
+    try:
+        return make_method(settings).active_knob
+    except GradPivotError:
+        return None
+
+
+def _describe_forget_set(split: Mapping[str, Any]) -> str:
+    classes = split["classes"] if split["kind"] == "class" else ()
+    if not classes:
+        return f"{split['n_forget']:,} samples"
+    return f"class{'es' if len(classes) > 1 else ''} {', '.join(map(str, classes))}"
 
 
 def _read_history(path: Path) -> dict[str, list[float | None]]:
@@ -172,7 +196,7 @@ def _read_history(path: Path) -> dict[str, list[float | None]]:
 
 
 def _number(text: str) -> float | None:
-    """A cell of the history: a number, a flag, or nothing."""
+    """Parse a cell of the history: a number, a flag or empty."""
     flags = {"": None, "None": None, "True": 1.0, "False": 0.0}
     return flags[text] if text in flags else float(text)
 

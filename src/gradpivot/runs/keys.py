@@ -1,4 +1,4 @@
-"""The identity of a recorded run."""
+"""Keys of recorded runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["record_key"]
 
 
 def record_key(run: str, device: str, retain_scored: int | None) -> str:
-    """A run and what else its scores depend on: a record of other versions, code, metrics or threads is not reused."""
+    """A hash of a run and everything else its scores depend on: versions, code, metrics, threads, device."""
     facts = environment(device)
     packages = [facts["packages"][name] for name in ("torch", "numpy", "scikit-learn")]
-    place = [run, facts["gradpivot"], facts["code"], packages, facts["threads"], facts["device"], retain_scored]
-    place.append(metrics_digest())
-    return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:16]
+    parts = [run, facts["gradpivot"], facts["code"], packages, facts["threads"], facts["device"], retain_scored]
+    parts.append(metrics_digest())
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The model before anything is forgotten: trained once, kept on disk, shared by every run."""
+"""The original model: trained once, saved to disk and shared by all runs."""
 
 from __future__ import annotations
 
@@ -34,29 +34,39 @@ def train_original(
     key: str = "",
     replicas: Replicas | None = None,
 ) -> nn.Module:
-    """The problem's own trained model, or one trained on all of ``split.train`` with the problem's recipe.
+    """The problem's pretrained model, or one trained on all of ``split.train`` with the problem's recipe.
 
-    With a ``checkpoint`` a training that was killed continues from it; ``key`` says which training it belongs to.
-    Of several ``replicas`` the first trains it and hands the weights out: on a GPU no two would train the same.
+    Args:
+        problem: Model, task and recipe.
+        split: The data.
+        seed: Seeds training.
+        progress: Called with (steps done, total steps).
+        device: Device to train on.
+        precision: Precision of forward and backward passes.
+        compile: Whether to use ``torch.compile``.
+        checkpoint: Checkpoint file to resume from, or None.
+        key: Identifies the training in its checkpoint.
+        replicas: The data-parallel processes. The first one trains and sends the weights to the others, because
+            training on a GPU is not reproducible.
 
     Raises:
-        GradPivotError: if training diverges.
+        GradPivotError: If training diverges.
     """
     if problem.original is not None:
         return problem.original().to(device).eval()
     model = problem.model().to(device)
-    # Alone, also among several processes: with BatchNorm in train mode they would train another model together.
+    # Train in one process: with BatchNorm in train mode, data-parallel training gives a different model.
     running = replace(
         problem.running, seed=seed, progress=progress, precision=precision, compile=compile, replicas=Replicas()
     )
     loop = running.loop(checkpoint)
     if replicas is None or replicas.size == 1:
-        return _trained(model, problem, split, loop, key)
-    model.load_state_dict(replicas.from_first(lambda: _on_cpu(_trained(model, problem, split, loop, key).state_dict())))
+        return _train(model, problem, split, loop, key)
+    model.load_state_dict(replicas.from_first(lambda: _on_cpu(_train(model, problem, split, loop, key).state_dict())))
     return model.eval()
 
 
-def _trained(model: nn.Module, problem: Problem, split: ForgetSplit, loop: Loop, key: str) -> nn.Module:
+def _train(model: nn.Module, problem: Problem, split: ForgetSplit, loop: Loop, key: str) -> nn.Module:
     outcome = loop.run(FitToAll(problem.training), model, problem.task, split, key=key)
     if outcome.diverged:
         raise GradPivotError(f"training the original model diverged ({outcome.diverged}); lower its lr")
@@ -64,14 +74,14 @@ def _trained(model: nn.Module, problem: Problem, split: ForgetSplit, loop: Loop,
 
 
 def _on_cpu(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Where every process can take it from: a GPU's number means another GPU on another machine."""
+    """Move to the CPU, because GPU numbers differ between machines."""
     return {name: tensor.cpu() for name, tensor in state.items()}
 
 
 def original_model(
     problem: Problem, split: ForgetSplit, seed: int, path: Path, progress: Progress | None = None
 ) -> nn.Module:
-    """The problem's own original; else that in ``path``, or a newly trained one that is kept there."""
+    """The problem's pretrained model, else the one saved in ``path``, else a new one, which is saved there."""
     if problem.original is not None:
         return problem.original().eval()
     facts: dict[str, Any] = {"split_data": split.data_digest, "recipe": problem.training.label, "seed": seed}

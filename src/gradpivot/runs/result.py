@@ -1,4 +1,4 @@
-"""What a run gives: the new model, its scores, telemetry and provenance."""
+"""The result of a run: the new model, its scores, telemetry and provenance."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from gradpivot.results import Point
 
 __all__ = ["Result"]
 
-
-MISSED = 0.03
-"""Landing is exact to a point; a degree missed by more than this was not reached."""
-MISSED_WAY = 0.1
-"""The same for a degree of doubt, as a share of the way to it."""
+UA_TOLERANCE = 0.03
+"""Report a UA as missed if it falls short of the requested UA by more than this."""
+UNCERTAINTY_TOLERANCE = 0.1
+"""The same for a mean uncertainty, as a fraction of the requested increase."""
 FEW_STEPS = 40
+"""Suggest more epochs to a run shorter than this."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
-    """What unlearning gave.
+    """The result of unlearning.
 
     Attributes:
         model: The new model; the last finite weights if the run diverged.
-        scores: What the run's scorer says: of a classifier RA, UA, TA and MIA as fractions, zeros if the run diverged.
-        method: What was run.
+        scores: Scores from the run's scorer. For a classifier RA, UA, TA and MIA as fractions; zeros if the run
+            diverged.
+        method: The method and its settings.
         history: Telemetry, one list per column, one entry per step.
-        seconds: Wall-clock of unlearning, preparation included, evaluation not.
-        evaluation_seconds: Wall-clock of scoring what came out.
-        diverged: None, or the step and the reason.
-        note: What the method has to say of the run, if there is something to be told.
-        pictures: What a generator drew, where its samples were judged.
+        seconds: Unlearning time, including preparation but not evaluation.
+        evaluation_seconds: Time spent on scoring the new model.
+        diverged: Step and reason if the run diverged, else None.
+        note: Message from the method about the run, or None.
+        pictures: Samples of a generator whose samples were judged, else None.
         provenance: Split, seed, settings, versions, machine class, date.
     """
 
@@ -59,62 +60,64 @@ class Result:
 
     @property
     def asked_ua(self) -> float | None:
-        """The UA that was asked for by γ as a degree; None for what asks for none, and where UA is no degree."""
+        """The UA requested by γ; None if γ does not request a UA."""
         asked = self.history.get("asked")
-        if not asked or not isinstance(self.scores, Scores) or self._looked_at_unseen:
+        if not asked or not isinstance(self.scores, Scores) or self._goal_is_unseen:
             return None
         return float(asked[-1])
 
     @property
-    def _looked_at_unseen(self) -> bool:
+    def _goal_is_unseen(self) -> bool:
         return bool(self.provenance.get("looked_at_unseen"))
 
     @property
     def is_original(self) -> bool:
-        """Whether the model is the one that was given, bit for bit."""
+        """Whether the model is bit-identical to the original."""
         return bool(weights_digest(self.model) == self.provenance["original_weights"])
 
     @property
     def missed(self) -> str | None:
-        """One line if much less was forgotten than was asked for, with what may help; None if it was not."""
+        """One line with advice if the run forgot much less than requested, else None."""
         gamma = getattr(self.method, "gamma", 0.0)
         if self.diverged or gamma == 0:
             return None
         unchanged = self.is_original
-        told = self.note or (self._missed_doubt(unchanged) if self._looked_at_unseen else self._missed_ua(unchanged))
-        return f"the model is the original, unchanged: {told}" if told and unchanged else told
+        reason = self.note or (
+            self._missed_uncertainty(unchanged) if self._goal_is_unseen else self._missed_ua(unchanged)
+        )
+        return f"the model is the original, unchanged: {reason}" if reason and unchanged else reason
 
     def _missed_ua(self, unchanged: bool) -> str | None:
         asked = self.asked_ua
-        if asked is None or (self.scores.ua >= asked - MISSED and not unchanged):
+        if asked is None or (self.scores.ua >= asked - UA_TOLERANCE and not unchanged):
             return None
         reached = f"asked for UA {100 * asked:.1f} %, reached {100 * self.scores.ua:.1f} %"
-        return f"{reached}: {self._help(unchanged)}"
+        return f"{reached}: {self._advice(unchanged)}"
 
-    def _missed_doubt(self, unchanged: bool) -> str | None:
+    def _missed_uncertainty(self, unchanged: bool) -> str | None:
         if not self.history.get("asked"):
             return None
         start, most, asked, reached = (self.history[name][-1] for name in ("start", "most", "asked", "reached"))
-        near = max(MISSED_WAY * (asked - start), MISSED * (most - start))
-        if reached >= asked - near and not unchanged:
+        tolerance = max(UNCERTAINTY_TOLERANCE * (asked - start), UA_TOLERANCE * (most - start))
+        if reached >= asked - tolerance and not unchanged:
             return None
-        doubt = f"asked for a mean doubt of {100 * asked:.2f} %, reached {100 * reached:.2f} %"
-        return f"{doubt}: {self._help(unchanged)}"
+        outcome = f"asked for a mean uncertainty of {100 * asked:.2f} %, reached {100 * reached:.2f} %"
+        return f"{outcome}: {self._advice(unchanged)}"
 
-    def _help(self, unchanged: bool) -> str:
+    def _advice(self, unchanged: bool) -> str:
         steps, kind = len(self.history.get("step", ())), self.provenance["split"]["kind"]
         if steps < FEW_STEPS:
-            return f"{steps} steps are few, allow it more epochs"
-        told = "more would have cost too much of what is kept"
+            return f"{steps} steps are few; use more epochs"
+        reason = "forgetting more would exceed the retain-loss budget"
         if kind == "class" and not unchanged:
-            return f"{told}; a longer run may find a way"
-        if kind != "class" and not self._looked_at_unseen:
-            told += ". A retrained model recognises most single records, too"
-        # γ = 1 is allowed all of it without being told.
-        spent = getattr(self.method, "gamma", 1.0) == 1 or getattr(self.method, "budget", None) == 1
-        cost = "" if spent else "allow all that a run may cost (budget 1), "
+            return f"{reason}; a longer run may help"
+        if kind != "class" and not self._goal_is_unseen:
+            reason += ". A retrained model also classifies most single records correctly"
+        # γ = 1 always has the full budget.
+        full = getattr(self.method, "gamma", 1.0) == 1 or getattr(self.method, "budget", None) == 1
+        budget = "" if full else "allow the full budget (budget 1), "
         return (
-            f"{told}. A longer run may find a way; or {cost}ask for a target (until), or take a point of a quick trace "
+            f"{reason}. A longer run may help; or {budget}set a target (until), or choose a point of a quick trace "
             f"(docs/quickstart.md)"
         )
 
@@ -122,11 +125,11 @@ class Result:
         """The run as a point of a frontier.
 
         Raises:
-            GradPivotError: for scores that no frontier can be made of.
+            GradPivotError: If the scores cannot form a frontier.
         """
         if not self.scores.metrics:
             raise GradPivotError(
-                f"{self.method.label} has no scores to compare: {self.scores}; judge its samples by a scorer"
+                f"{self.method.label} has no scores to compare: {self.scores}; pass a scorer that judges its samples"
             )
         settings = self.method.to_dict()
         knob = settings.get(self.method.active_knob) if self.method.active_knob else None

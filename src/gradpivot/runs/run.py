@@ -1,4 +1,4 @@
-"""One run: prepared once, then run and scored. What the API, the command line, sweeps and experiments share."""
+"""Preparing, executing and scoring a run. Shared by the API, the command line, sweeps and experiments."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["Options", "Prepared", "Result", "Running", "run_method", "split_for"]
 
 
-def _told(task: Task) -> Any:
-    """What of a task decides weights, JSON-able: its class and the plain values that a dataclass holds.
+def _describe_task(task: Task) -> Any:
+    """A JSON-able description of a task, for run keys: its class and, for a dataclass, its fields.
 
-    Of anything else, such as an adapter, its name: what is printed of it may be another one in each process.
+    Values that are not plain, such as an adapter, are described by name, because their ``repr`` may differ between
+    processes.
     """
     kind = class_name(task)
     if not is_dataclass(task):
@@ -48,7 +49,7 @@ def _told(task: Task) -> Any:
 
 
 class Options(TypedDict, total=False):
-    """What people may say of how runs are computed; what they leave out, or say None for, is as usual."""
+    """Execution options; omitted or None means the default."""
 
     seed: int
     task: Task | None
@@ -70,15 +71,16 @@ class Running:
         task: Runs the model on a batch.
         factory: Returns a newly initialised model, for methods that retrain.
         workers: Data-loading processes. Does not affect the results.
-        progress: Called with (steps done, steps in all).
-        checkpoint: Where to keep a resumable state, or None.
-        checkpoint_seconds: How often to write it.
-        keep_checkpoint: Leave the file for a caller who has yet to write the result down.
-        retain_scored: Take RA on this many retain samples, the same random ones for every model; on all if None.
-        precision: One of :data:`gradpivot.loop.precision.PRECISIONS`, for the losses' passes.
-        compile: Let ``torch.compile`` make their code.
-        replicas: The processes that do it together: those of the process group if there is one.
-        scorer: How what comes out is scored; the task's, or the usual one of its kind, if None.
+        progress: Called with (steps done, total steps).
+        checkpoint: Checkpoint file, or None.
+        checkpoint_seconds: Interval between checkpoints.
+        keep_checkpoint: Keep the checkpoint at the end, until the caller has saved the result.
+        retain_scored: Measure RA on this many retain samples, the same for every model; on all if None.
+        precision: Precision of forward and backward passes, one of :data:`gradpivot.loop.precision.PRECISIONS`.
+        compile: Whether to use ``torch.compile``.
+        replicas: The data-parallel processes. Default: the current process group, or this process alone.
+        scorer: Scores the new model. Default: the task's scorer; see :func:`gradpivot.evaluate.scorer_of`.
+        references: Models that never saw the forget set, for conditions on RMIA.
     """
 
     seed: int = 0
@@ -94,10 +96,11 @@ class Running:
     compile: bool = False
     replicas: Replicas = field(default_factory=Replicas.current)
     scorer: Scorer | None = None
+    references: tuple[nn.Module, ...] = ()
 
     @classmethod
     def of(cls, **options: Unpack[Options]) -> Running:
-        """From what people give: a task or replicas of None are the usual ones."""
+        """From execution options; None for ``task`` or ``replicas`` means the default."""
         given: dict[str, Any] = dict(options)
         for name in ("task", "replicas"):
             if given.get(name, ...) is None:
@@ -105,7 +108,7 @@ class Running:
         return cls(**given)
 
     def key(self, split: ForgetSplit, method: Method, model: nn.Module) -> str:
-        """What identifies a run: split, full configuration, seed, the model it starts from, how it is computed."""
+        """A hash that identifies a run: split, method, seed, original model, task, precision."""
         described = [
             split.hash,
             method.to_dict(),
@@ -114,15 +117,15 @@ class Running:
             structure(model),
             self.precision,
             self.compile,
-            _told(self.task),
-            # Somebody else's method may be edited, and a subclass without a name has its parent's.
+            _describe_task(self.task),
+            # A third-party method may change, and a subclass without a name inherits its parent's.
             foreign_source(type(method)),
             getattr(getattr(split.train, "collate_fn", None), "__qualname__", None),
         ]
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
     def loop(self, checkpoint: Path | None) -> Loop:
-        """A Loop for one run, which keeps its state in ``checkpoint``."""
+        """Create the loop of one run, with this checkpoint file."""
         return Loop(
             seed=self.seed,
             workers=self.workers,
@@ -136,7 +139,7 @@ class Running:
         )
 
     def settle(self, split: ForgetSplit, method: Method, model: nn.Module) -> None:
-        """Recompute BatchNorm statistics after a change of weights, if the method recalibrates them after a run."""
+        """Recompute BatchNorm statistics after the weights changed, if the method recalibrates them after a run."""
         if getattr(method, "batchnorm", None) == "recalibrate":
             size = getattr(method, "batch_size", None) or default_batch_size(len(split.forget_indices))
             recalibrate_over(
@@ -151,16 +154,16 @@ class Running:
 
     @property
     def looking(self) -> dict[str, Any]:
-        """What scoring has to know."""
+        """Keyword arguments for scoring functions."""
         return {"retain_scored": self.retain_scored, "workers": self.workers, "replicas": self.replicas}
 
     @property
     def scoring(self) -> Scorer:
-        """The scorer."""
+        """The given scorer, or the default."""
         return self.scorer or scorer_of(self.task, **self.looking)
 
     def provenance(self, split: ForgetSplit, method: Method, original: nn.Module) -> dict[str, Any]:
-        """What a run came from: split, seed, settings, original weights, versions, machine class, date."""
+        """Provenance of a run: split, seed, settings, original weights, versions, machine class, date."""
         return {
             "seed": self.seed,
             "split": split.facts(),
@@ -175,13 +178,13 @@ class Running:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A run that can start: everything is resolved and checked, once.
+    """A run that has passed the pre-flight checks.
 
     Attributes:
-        model: The trained model; it is not changed.
-        split: What to forget, with validation data where the method or a search steers by them.
-        method: How.
-        running: How it is computed and scored.
+        model: The original model; not modified.
+        split: The data to forget and to retain, with validation data if the method or a search uses them.
+        method: The method and its settings.
+        running: Execution settings.
     """
 
     model: nn.Module
@@ -199,13 +202,20 @@ class Prepared:
         *,
         searches: bool = False,
     ) -> Prepared:
-        """Check everything that a run needs, before anything is computed.
+        """Run the pre-flight checks and prepare a run.
 
-        A method that steers by held-out data gets validation data, if the split has none: half of the test data, which
-        are then not among those of the final scores. So does a run that ``searches`` for a target.
+        If the method steers by held-out data and the split has no validation data, half of the test data becomes
+        validation data and is left out of the final scores.
+
+        Args:
+            model: The original model.
+            split: The data to forget and to retain.
+            method: The method and its settings.
+            running: Execution settings.
+            searches: Whether the run searches for a target, which also needs validation data.
 
         Raises:
-            GradPivotError: if one of these is not what it should be, or what comes out could not be scored.
+            GradPivotError: If an argument is invalid, or the new model could not be scored.
         """
         running = running or Running()
         check_run(model, split, method, running.task, seed=running.seed)
@@ -219,40 +229,40 @@ class Prepared:
 
     @property
     def scorer(self) -> Scorer:
-        """How models are scored."""
+        """Scores the models."""
         return self.running.scoring
 
     @property
     def key(self) -> str:
-        """What identifies the run; see :meth:`Running.key`."""
+        """Identifies the run; see :meth:`Running.key`."""
         return self.running.key(self.split, self.method, self.model)
 
     @property
     def record_key(self) -> str:
-        """What identifies its record: the run, and what else its scores depend on."""
+        """Identifies the record of the run: the run and everything else its scores depend on."""
         device = str(next(self.model.parameters()).device)
         return record_key(self.key, device, self.running.retain_scored)
 
     def original(self) -> Scored:
-        """The scores of the model before the run."""
+        """The scores of the original model."""
         return self.scorer.scores(self.model, self.split)
 
     def outcome(self) -> Outcome:
-        """Run the method, and do not score what comes out."""
-        return self._ran(self.running.loop(self.running.checkpoint))
+        """Run the method without scoring the new model."""
+        return self._run_loop(self.running.loop(self.running.checkpoint))
 
     def run(self) -> Result:
-        """Run the method and score what comes out."""
+        """Run the method and score the new model."""
         running = self.running
         loop = running.loop(running.checkpoint)
-        outcome = self._ran(loop)
+        outcome = self._run_loop(loop)
         unlearned = time.perf_counter()
-        outcome, found = self._scored(outcome, loop)
+        outcome, examination = self._score(outcome, loop)
         if running.checkpoint is not None and running.replicas.is_first and not running.keep_checkpoint:
             running.checkpoint.unlink(missing_ok=True)
         return Result(
             model=outcome.model,
-            scores=found.scores,
+            scores=examination.scores,
             method=self.method,
             history=outcome.history,
             seconds=outcome.seconds,
@@ -260,23 +270,23 @@ class Prepared:
             diverged=outcome.diverged,
             provenance=running.provenance(self.split, self.method, self.model),
             note=outcome.note,
-            pictures=found.pictures,
+            pictures=examination.pictures,
         )
 
-    def _ran(self, loop: Loop) -> Outcome:
+    def _run_loop(self, loop: Loop) -> Outcome:
         return loop.run(self.method, self.model, self.running.task, self.split, key=self.key)
 
-    def _scored(self, outcome: Outcome, loop: Loop) -> tuple[Outcome, Examination]:
-        """What came out and its scores; a last step that went too far is taken back."""
+    def _score(self, outcome: Outcome, loop: Loop) -> tuple[Outcome, Examination]:
+        """Score the new model; if its outputs are not finite, undo the last step and mark the outcome as diverged."""
         if not outcome.diverged:
             try:
                 return outcome, self.scorer.examine(outcome.model, self.split)
             except NonFiniteError:
-                # No loss was taken after the last step: the scores are the first to see.
+                # No loss is computed after the last step, so scoring is the first to notice.
                 loop.undo_last_step()
                 last = len(outcome.history.get("step", ())) - 1
-                told = {"step": last, "reason": "the outputs are not finite after the last step"}
-                outcome = replace(outcome, diverged=told)
+                reason = "the outputs are not finite after the last step"
+                outcome = replace(outcome, diverged={"step": last, "reason": reason})
         return outcome, Examination(self.scorer.of_diverged(self.split))
 
 
@@ -286,5 +296,5 @@ def run_method(model: nn.Module, split: ForgetSplit, method: Method, running: Ru
 
 
 def split_for(method: Method, split: ForgetSplit, task: Task) -> ForgetSplit:
-    """The split, with validation data for a method that steers by them."""
+    """The split, with validation data if the method uses them."""
     return split.with_validation() if method.uses_validation(split.kind, task) else split

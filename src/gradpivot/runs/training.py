@@ -1,6 +1,6 @@
-"""An original model: ordinary training on all of a problem's data, by the same Loop that unlearns.
+"""Trains an original model on all of a problem's data, in the same :class:`gradpivot.loop.Loop` as unlearning.
 
-The retrained reference is the same without the forgotten data (:class:`gradpivot.methods.retrain.Retrain`).
+:class:`gradpivot.methods.retrain.Retrain` trains the reference, without the forgotten data.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Epoch:
     """One pass over the training data.
 
     Attributes:
-        number: 1, 2, …
-        train_loss: The mean loss of its batches, as they were trained on (augmented, smoothed).
-        test_accuracy: On the whole test set after it; None where it was not asked for.
+        number: Counts from 1.
+        train_loss: Mean loss over its batches, with augmentation and label smoothing.
+        test_accuracy: Accuracy on the whole test set at its end; None if not evaluated.
     """
 
     number: int
@@ -50,18 +50,18 @@ class Epoch:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Trained:
-    """What training gave.
+    """The result of training.
 
     Attributes:
-        model: In eval mode; the last finite weights if training diverged.
-        recipe: What was followed.
-        epochs: Loss and accuracy of each.
-        test_accuracy: Of ``model``; None if training diverged, and for a generator.
-        test_loss: Of a generator's ``model``; None if training diverged, and where there is an accuracy.
-        seconds: Wall-clock of training, that of interrupted parts included, evaluation not.
-        evaluation_seconds: Wall-clock of scoring the test set.
-        images_per_second: Training samples over ``seconds``.
-        diverged: None, or the step and the reason.
+        model: The trained model, in eval mode; the last finite weights if training diverged.
+        recipe: The training recipe.
+        epochs: Loss and accuracy per epoch.
+        test_accuracy: Final test accuracy; None for a generator or if training diverged.
+        test_loss: Final test loss of a generator; None for a classifier or if training diverged.
+        seconds: Training time, including interrupted parts but not evaluation.
+        evaluation_seconds: Time spent on scoring the test set.
+        images_per_second: Training throughput.
+        diverged: Step and reason if training diverged, else None.
         provenance: Data, seed, recipe, precision, versions, machine class, date.
     """
 
@@ -84,11 +84,12 @@ class Trained:
 
 
 class FitToAll:
-    """Ordinary training on all of the data, behind the interface that the Loop runs.
+    """Ordinary training on all of the data, as a method that :class:`gradpivot.loop.Loop` can run.
 
     Args:
-        recipe: How.
-        watch: Called after every step with model, loop and whether it ends an epoch; gives columns for the history.
+        recipe: The training recipe.
+        watch: Called after every step with the model, the loop and whether the step ends an epoch; returns extra
+            columns for the history.
     """
 
     def __init__(
@@ -97,21 +98,21 @@ class FitToAll:
         self._recipe, self._watch = recipe, watch
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Train ``model`` from a new initialisation; what will be forgotten is learned here."""
+        """Train ``model`` from a new initialisation, on the forget set too."""
         loop.initialise(model)
-        look = self._watch
+        watch = self._watch
         self._recipe.fit(
             model,
             task,
             split.train,
             np.arange(len(split.train)),
             loop,
-            None if look is None else lambda ends: look(model, loop, ends),
+            None if watch is None else lambda ends: watch(model, loop, ends),
         )
 
 
 def everything(problem: Problem) -> ForgetSplit:
-    """A problem's data and their digest; what its first sample is called does not matter to training."""
+    """A problem's data as a split. The forget set is a placeholder, which training ignores."""
     train, test = problem.load()
     return ForgetSplit.by_index(train, test, [0], target=problem.target)
 
@@ -134,27 +135,30 @@ def train_model(
 ) -> Trained:
     """Train a problem's model on all of its training data, from a new initialisation.
 
-    Killed and called again with the same checkpoint, it ends with the same weights, bit for bit. Evaluation does not
-    change them either.
+    Training resumed from a checkpoint ends with bit-identical weights. Evaluation does not affect them.
 
     Args:
-        problem: Data, model and task; weights that it brings are not used.
-        recipe: How to train; the problem's own if not given.
-        data: What to train and test on, as :func:`everything` gives it; loaded here if not given.
-        seed: Decides initialisation, order, augmentation and dropout.
-        device: Where.
-        precision: One of :data:`gradpivot.loop.precision.PRECISIONS`, for the losses' passes.
-        compile: Let ``torch.compile`` make their code.
-        workers: Data-loading processes for data that are not tensors; never changes a number.
-        evaluate_every: Score the test set after every so many epochs; after the last one in any case, and 0 means
-            only then.
-        progress: Called with (steps done, steps in all).
+        problem: Data, model and task; its pretrained weights are not used.
+        recipe: The training recipe. Default: the problem's.
+        data: The data, from :func:`everything`. Default: load them.
+        seed: Seeds initialisation, batch order, augmentation and dropout.
+        device: Device to train on.
+        precision: Precision of forward and backward passes, one of :data:`gradpivot.loop.precision.PRECISIONS`.
+        compile: Whether to use ``torch.compile``.
+        workers: Data-loading processes for data that are not tensors. Does not affect the results.
+        evaluate_every: Score the test set every so many epochs and at the end; 0 means only at the end.
+        progress: Called with (steps done, total steps).
         tell: Called at the end of each epoch.
-        checkpoint: Where to keep a resumable state, left for a caller who has yet to write the result down.
-        checkpoint_seconds: How often to write it.
+        checkpoint: Checkpoint file, or None. It is kept at the end, until the caller has saved the result.
+        checkpoint_seconds: Interval between checkpoints.
+
+    Raises:
+        GradPivotError: If ``evaluate_every`` is negative.
     """
     if evaluate_every < 0:
-        raise GradPivotError(f"evaluate_every is {evaluate_every}; give a number of epochs, or 0 for the end")
+        raise GradPivotError(
+            f"evaluate_every is {evaluate_every}; use a number of epochs, or 0 to evaluate only at the end"
+        )
     recipe = recipe or problem.training
     task = problem.task
     split = data or everything(problem)
@@ -169,7 +173,7 @@ def train_model(
         "precision": precision,
         "compile": compile,
     }
-    watching = _Watching(recipe, split, task, evaluate_every, workers, tell)
+    monitor = _EpochMonitor(recipe, split, task, evaluate_every, workers, tell)
     loop = Loop(
         seed=seed,
         workers=workers,
@@ -180,31 +184,31 @@ def train_model(
         precision=precision,
         compile=compile,
     )
-    outcome = loop.run(FitToAll(recipe, watching), model, task, split, key=_key(facts, model))
-    outcome, score, last_seconds = _scored(outcome, loop, split, task, workers)
+    outcome = loop.run(FitToAll(recipe, monitor), model, task, split, key=_key(facts, model))
+    outcome, score, last_seconds = _score(outcome, loop, split, task, workers)
     evaluation_seconds = sum(outcome.history.get("evaluation_seconds", ())) + last_seconds
     seconds = outcome.seconds + last_seconds - evaluation_seconds
     steps = len(outcome.history.get("step", ()))
     return Trained(
         model=outcome.model.eval(),
         recipe=recipe,
-        epochs=watching.finished(outcome.history, score.accuracy, outcome.diverged is not None),
+        epochs=monitor.finished(outcome.history, score.accuracy, outcome.diverged is not None),
         test_accuracy=score.accuracy,
         test_loss=score.loss,
         seconds=seconds,
         evaluation_seconds=evaluation_seconds,
-        images_per_second=steps / watching.per_epoch * len(split.train) / seconds,
+        images_per_second=steps / monitor.per_epoch * len(split.train) / seconds,
         diverged=outcome.diverged,
         provenance={**facts, "environment": environment(device)},
     )
 
 
-def _scored(
+def _score(
     outcome: Outcome, loop: Loop, split: ForgetSplit, task: Task, workers: int
 ) -> tuple[Outcome, HeldOutScore, float]:
-    """What came out, how good it is and the seconds that took.
+    """Score the trained model; returns the outcome, its score and the seconds scoring took.
 
-    A last step that went too far is taken back.
+    If the outputs are not finite, undoes the last step and marks the outcome as diverged.
     """
     started = time.perf_counter()
     if outcome.diverged:
@@ -218,8 +222,8 @@ def _scored(
     return outcome, score, time.perf_counter() - started
 
 
-class _Watching:
-    """Looks at the model at the end of epochs, and remembers through the history, which checkpoints keep."""
+class _EpochMonitor:
+    """Evaluates the model at the end of epochs. Its state is in the history, which checkpoints save."""
 
     def __init__(
         self,
@@ -242,22 +246,22 @@ class _Watching:
         losses = loop.recorded("retain_loss")
         number = len(losses) // self.per_epoch
         if number == self._last:
-            # Scored after the run: BatchNorm's statistics may yet be recalibrated.
+            # Scored after the run, because BatchNorm statistics may still be recalibrated.
             return columns
         if self._every and number % self._every == 0:
             started = time.perf_counter()
-            # Where outputs are not finite the next loss is not either, and the Loop's guard ends the run.
+            # If outputs are not finite, the next loss isn't either, and the loop stops the run.
             with suppress(NonFiniteError):
-                seen = score_on_test(model, self._split, self._task, self._workers, final=False)
-                columns["test_accuracy"] = seen.accuracy
+                score = score_on_test(model, self._split, self._task, self._workers, final=False)
+                columns["test_accuracy"] = score.accuracy
             columns["evaluation_seconds"] = time.perf_counter() - started
-        self._told(Epoch(number, statistics.fmean(losses[-self.per_epoch :]), columns["test_accuracy"]))
+        self._report(Epoch(number, statistics.fmean(losses[-self.per_epoch :]), columns["test_accuracy"]))
         return columns
 
     def finished(
         self, history: Mapping[str, Sequence[Any]], accuracy: float | None, diverged: bool
     ) -> tuple[Epoch, ...]:
-        """Every whole epoch of a run that has ended; the last one has the model's final accuracy."""
+        """All complete epochs of a finished run. The last one gets the final accuracy."""
         losses, accuracies = (history.get(name, ()) for name in ("retain_loss", "test_accuracy"))
         ends = range(self.per_epoch, len(losses) + 1, self.per_epoch)
         epochs = [
@@ -266,15 +270,15 @@ class _Watching:
         ]
         if len(epochs) == self._last and not diverged:
             epochs[-1] = replace(epochs[-1], test_accuracy=accuracy)
-            self._told(epochs[-1])
+            self._report(epochs[-1])
         return tuple(epochs)
 
-    def _told(self, epoch: Epoch) -> None:
+    def _report(self, epoch: Epoch) -> None:
         if self._tell:
             self._tell(epoch)
 
 
 def _key(facts: Mapping[str, Any], model: nn.Module) -> str:
-    """What a checkpoint belongs to: everything that decides a number, and the structure of the model."""
+    """The checkpoint key: a hash of everything that affects the weights, including the model's structure."""
     described = [facts, structure(model), constants(model)]
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]

@@ -57,13 +57,20 @@ class Setting:
         """Hash of the setting; runs with different settings do not belong in one table."""
         return digest_of(asdict(self))
 
-    def original_key(self, seed: int) -> str:
+    def original_key(self, seed: int, target: Mapping[str, Any] | None = None) -> str:
         """Key of the original model; it does not depend on the forget set or the scoring.
 
-        A pretrained original is shared by all seeds.
+        A pretrained original is shared by all seeds. The shadow model of an audit's world depends on the world's
+        training data and is always trained.
+
+        Args:
+            seed: Seed of the training.
+            target: The cell's forget set; only that of a world matters.
         """
         scoring = {"retain_scored", "judging"}
         described = {name: value for name, value in asdict(self).items() if name not in scoring}
+        if target is not None and "world" in target:
+            return digest_of({"original": described | {"original": None}, "seed": seed, "target": dict(target)})
         return digest_of({"original": described, "seed": seed if self.original is None else None})
 
 
@@ -73,7 +80,9 @@ class Cell:
 
     Attributes:
         setting: Problem, versions, threads.
-        target: Forget set: ``{"kind": "class", "classes": [3]}`` or ``{"kind": "random", "fraction": 0.1}``.
+        target: Forget set: ``{"kind": "class", "classes": [3]}``, ``{"kind": "random", "fraction": 0.1}`` or
+            ``{"kind": "index", "indices": [0, 7]}``. With the keys ``world`` and ``worlds_seed`` it is that world of an
+            audit (:func:`gradpivot.data.world_split`); a random subset then has its own ``seed``.
         seed: Seed of the original, the random subset, the reference and the run.
         role: The original, the retrained reference, or a run of a method.
         protocol: Empty for the original and the reference.
@@ -99,14 +108,22 @@ class Cell:
     @cached_property
     def original_key(self) -> str:
         """Key of the original model."""
-        return self.setting.original_key(self.seed)
+        return self.setting.original_key(self.seed, self.target)
+
+    @property
+    def world(self) -> int | None:
+        """Number of the audit's world, or None."""
+        return self.target.get("world")
 
     @property
     def forget(self) -> str:
         """The forget set in readable form."""
+        suffix = "" if self.world is None else f" (world {self.world})"
         if self.target["kind"] == "class":
-            return ",".join(map(str, self.target["classes"]))
-        return f"{100 * self.target['fraction']:g} %"
+            return ",".join(map(str, self.target["classes"])) + suffix
+        if self.target["kind"] == "index":
+            return f"{len(self.target['indices'])} records{suffix}"
+        return f"{100 * self.target['fraction']:g} %{suffix}"
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary."""
@@ -122,7 +139,7 @@ def cells_of(recipe: Recipe, setting: Setting) -> list[Cell]:
     """All cells of a recipe in execution order: seed by seed, references before runs.
 
     Raises:
-        GradPivotError: if two cells are identical, which would count twice in a table.
+        GradPivotError: If two cells are identical, which would count twice in a table.
     """
     cells: dict[str, Cell] = {}
     for cell in _cells(recipe, setting):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from gradpivot.results import Record
@@ -37,6 +37,7 @@ class Clock:
         self._engine = engine
         self._started = self._ticked = time.monotonic()
         self._seconds: dict[_CostKind, list[float]] = defaultdict(list)
+        self._trainings: list[float] = []
         self._total = self._useful = self._offered = self.busy_seconds = 0.0
 
     @property
@@ -69,8 +70,17 @@ class Clock:
         self._useful += parts
         self._seconds[_kind(record)].append(max(timing["total"], parts))
 
-    def left(self, missing: Mapping[str, Cell]) -> float | None:
-        """Estimated seconds left: running jobs at their pace, missing ones at their series' mean, over all workers."""
+    def count_training(self, seconds: float) -> None:
+        """Count the training of an original or shadow model."""
+        self._trainings.append(seconds)
+
+    def left(self, missing: Mapping[str, Cell], originals: Collection[str] = ()) -> float | None:
+        """Estimated seconds left: running jobs at their pace, missing ones at their series' mean, over all workers.
+
+        Args:
+            missing: Cells to run.
+            originals: Keys of originals to train, at the mean of those trained so far.
+        """
         paces = {key: pace for key, pace in self._engine.under_way().items() if pace.whole is not None}
         seconds = {kind: some[-200:] for kind, some in self._seconds.items()}
         for key, pace in paces.items():
@@ -88,6 +98,8 @@ class Clock:
         usual = statistics.fmean(runs or means.values())
         work = sum(means.get(kind, usual) * n for kind, n in counts.items())
         work += sum(pace.left or 0.0 for pace in paces.values())
+        if self._trainings:
+            work += statistics.fmean(self._trainings) * sum(key not in paces for key in originals)
         # Account for the overhead between jobs; running jobs are no overhead.
         spent = self.busy_seconds + sum(pace.seconds for pace in self._engine.under_way().values())
         share = min(1.0, spent / self._offered) if self._offered and spent else 1.0

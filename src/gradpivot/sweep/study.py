@@ -144,13 +144,13 @@ class Runs:
     def point(self, prepared: Prepared, *, keep_model: bool = False) -> Point:
         """The run's point, from its record or by running it; ``keep_model`` saves the weights for :meth:`result`."""
         known = self._records.get(prepared.record_key)
-        return self._made(prepared, keep_model).point() if known is None else Point.from_dict(known)
+        return self._run(prepared, keep_model).point() if known is None else Point.from_dict(known)
 
     def result(self, prepared: Prepared) -> Result:
         """The full result with its model, from record and weights, or by running it if these are missing."""
         known, weights = self._records.get(prepared.record_key), self._weights(prepared)
         if known is None or not weights.exists():
-            return self._made(prepared, keep_model=True)
+            return self._run(prepared, keep_model=True)
         model = copy.deepcopy(prepared.model)
         load_weights(model, weights)
         return Result(
@@ -165,7 +165,7 @@ class Runs:
             note=known.get("note"),
         )
 
-    def _made(self, prepared: Prepared, keep_model: bool) -> Result:
+    def _run(self, prepared: Prepared, keep_model: bool) -> Result:
         result = prepared.run()
         if keep_model:
             save_weights(result.model, self._weights(prepared), {"method": result.method.label})

@@ -1,4 +1,4 @@
-"""A sweep: run everything in a recipe that the store does not have yet, on any engine. No torch.
+"""A sweep: run all cells that the store does not have yet, on any engine. No torch.
 
 Engines return records and only this process writes them to the store, each as soon as it arrives. A kill at any
 moment loses at most the runs in flight.
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from gradpivot.errors import GradPivotError
-from gradpivot.experiments import Recipe
 from gradpivot.results import Record
-from gradpivot.sweep.cell import Cell, Setting, cells_of
+from gradpivot.sweep.cell import Cell, Setting
 from gradpivot.sweep.clock import Clock
 from gradpivot.sweep.engines.job import Engine, Job, JobOutcome
 from gradpivot.sweep.store.leases import LEASE_SECONDS
 from gradpivot.sweep.store.store import Store
 
-__all__ = ["State", "Sweep"]
+__all__ = ["State", "Sweep", "Watch"]
 
 MAX_ATTEMPTS = 3
 """Attempts at a run whose worker keeps dying."""
@@ -69,22 +69,27 @@ class State:
 Watch = Callable[[State], None]
 
 
+class _Original(NamedTuple):
+    """An original or judge model to train; ``target`` is the world of a shadow model."""
+
+    setting: Setting
+    seed: int
+    target: Mapping[str, Any] | None = None
+
+
 class Sweep:
-    """Runs the missing cells of a recipe.
+    """Runs the missing ones of some cells.
 
     Args:
-        recipe: The runs to do.
-        setting: Problem, versions, threads: everything else the results depend on.
+        cells: The runs to do, in this order; :func:`gradpivot.sweep.cells_of` lists those of a recipe.
         store: Holds finished runs.
         engine: Runs the jobs.
         judge: Setting of the classifier that judges a generator's samples; None for other models.
     """
 
-    def __init__(
-        self, recipe: Recipe, setting: Setting, store: Store, engine: Engine, judge: Setting | None = None
-    ) -> None:
-        self._store, self._engine, self._setting, self._judge = store, engine, setting, judge
-        self._cells = {cell.key: cell for cell in cells_of(recipe, setting)}
+    def __init__(self, cells: Iterable[Cell], store: Store, engine: Engine, judge: Setting | None = None) -> None:
+        self._store, self._engine, self._judge = store, engine, judge
+        self._cells = {cell.key: cell for cell in cells}
         finished = store.done(list(self._cells))
         self._missing: dict[str, Cell] = {k: c for k, c in self._cells.items() if k not in finished}
         self._clock = Clock(engine)
@@ -108,8 +113,8 @@ class Sweep:
         """Run until everything is finished or failed.
 
         Raises:
-            GradPivotError: if an original cannot be trained, or the first runs all fail.
-            OSError: if a result cannot be written; earlier results are kept.
+            GradPivotError: If an original cannot be trained, or the first runs all fail.
+            OSError: If a result cannot be written; earlier results are kept.
         """
         beat = time.monotonic()
         while self._missing:
@@ -127,11 +132,14 @@ class Sweep:
         self._notify(watch)
         return self.state
 
-    def _missing_originals(self) -> dict[str, tuple[Setting, int]]:
-        """Setting and seed of the originals and judges that missing runs need and the store lacks."""
-        wanted = {cell.original_key: (self._setting, cell.seed) for cell in self._missing.values()}
+    def _missing_originals(self) -> dict[str, _Original]:
+        """Originals and judges that missing runs need and the store lacks."""
+        wanted = {
+            cell.original_key: _Original(cell.setting, cell.seed, None if cell.world is None else cell.target)
+            for cell in self._missing.values()
+        }
         if self._judge is not None and self._missing:
-            wanted[self._judge.original_key(0)] = (self._judge, 0)
+            wanted[self._judge.original_key(0)] = _Original(self._judge, 0)
         return {key: what for key, what in wanted.items() if not self._store.has_original(key)}
 
     def _fill(self) -> None:
@@ -148,24 +156,32 @@ class Sweep:
                 return
 
     def _claimable(self) -> Iterator[str]:
-        """Originals first, then every run whose original and judge exist."""
-        yield from (key for key in self._originals if key not in self._in_flight)
-        if self._setting.judge_key in self._originals:
+        """Originals first, then every run whose original and judge exist; a world's shadow just before its runs."""
+        yield from (key for key, one in self._originals.items() if one.target is None and key not in self._in_flight)
+        if self._judge is not None and self._judge.original_key(0) in self._originals:
             return
+        offered = set(self._in_flight)
         for key, cell in self._missing.items():
-            if key not in self._in_flight and cell.original_key not in self._originals:
-                yield key
+            shadow = self._originals.get(cell.original_key)
+            if shadow is not None and shadow.target is None:
+                continue
+            # Not all shadows first: so the first world already tells how long each kind of job takes.
+            wanted = key if shadow is None else cell.original_key
+            if wanted not in offered:
+                offered.add(wanted)
+                yield wanted
 
     def _job(self, key: str) -> Job:
         cell = self._missing.get(key)
         original = key if cell is None else cell.original_key
-        setting, seed = self._originals[key] if cell is None else (self._setting, cell.seed)
+        setting, seed, target = self._originals[key] if cell is None else _Original(cell.setting, cell.seed)
         judge = setting.judge_key if cell is not None else None
         return Job(
             key=key,
             setting=setting,
             seed=seed,
             cell=cell,
+            target=target,
             original=self._store.original_path(original).absolute(),
             judge=None if judge is None else self._store.original_path(judge).absolute(),
             checkpoint=self._store.checkpoint_path(key).absolute(),
@@ -183,7 +199,8 @@ class Sweep:
         elif outcome.error is not None:
             self._fail(job, outcome.error)
         elif isinstance(outcome.value, bytes):
-            self._store.put_original(job.key, outcome.value)
+            self._store.put_original(job.key, outcome.value, outcome.seconds)
+            self._clock.count_training(outcome.seconds)
             job.checkpoint.unlink(missing_ok=True)
             self._originals.pop(job.key, None)
         elif isinstance(outcome.value, Record):
@@ -256,7 +273,7 @@ class Sweep:
         state.elsewhere = self._store.claimed_elsewhere()
         state.seconds = self._clock.seconds
         state.shares = sorted((pace.share for pace in self._engine.under_way().values()), reverse=True)
-        state.seconds_left = self._clock.left(self._missing)
+        state.seconds_left = self._clock.left(self._missing, self._originals)
         state.busy, state.useful = self._clock.busy, self._clock.useful
         if watch:
             watch(state)

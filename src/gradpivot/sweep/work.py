@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import torch
 from safetensors.torch import load as load_tensors, save as save_tensors
 from torch import nn
 
-from gradpivot.data import ForgetSplit
+from gradpivot.data import ForgetSplit, world_split
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import Pictures, Scorer, metrics_digest
 from gradpivot.experiments import Problem, find_problem
@@ -24,9 +25,11 @@ from gradpivot.results import Point, Record, really_changed
 from gradpivot.runs import train_original
 from gradpivot.runtime import environment, isolated
 from gradpivot.sweep.cell import Cell, Setting, digest_of
+from gradpivot.sweep.margins import scaled_margins
 
 __all__ = [
-    "check_setting", "check_targets", "judge_setting", "original_weights", "own_settings", "run_cell", "setting_of",
+    "base_split", "check_setting", "check_targets", "judge_setting", "original_weights", "own_settings", "run_cell",
+    "setting_of",
 ]  # fmt: skip
 
 # Workers go through the cells target by target, so a small cache of splits and models is enough.
@@ -48,7 +51,7 @@ def setting_of(problem: str, threads: int, device: str) -> Setting:
         versions=_versions(found),
         threads=threads,
         device=device,
-        original=_given_original(problem),
+        original=_pretrained_digest(problem),
         retain_scored=found.retain_scored,
         judging=judging or None,
     )
@@ -86,7 +89,7 @@ def _structure(problem: str) -> str:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _given_original(problem: str) -> str | None:
+def _pretrained_digest(problem: str) -> str | None:
     """Digest of the problem's pretrained weights; None if its original is trained here."""
     make = _problem(problem).original
     return None if make is None else weights_digest(make())
@@ -111,19 +114,46 @@ def check_targets(problem: str, targets: Sequence[Mapping[str, Any]]) -> None:
         scorer.check(_split(problem, _hashable(target), 0))
 
 
+def base_split(problem: str, target: Mapping[str, Any]) -> ForgetSplit:
+    """The audited split that the worlds of ``target`` divide.
+
+    Raises:
+        GradPivotError: If a random subset has no seed of its own: the cell's seed is the world's.
+    """
+    base = {name: value for name, value in target.items() if name not in ("world", "worlds_seed")}
+    if base["kind"] == "random" and "seed" not in base:
+        raise GradPivotError("the target of a world is a random subset without a seed; add the audited split's seed")
+    return _split(problem, _hashable(base), 0)
+
+
 def own_settings(problem: str) -> Mapping[str, Any]:
     """The problem's method settings, for those that a recipe leaves unset."""
     return _problem(problem).settings
 
 
 def original_weights(
-    setting: Setting, seed: int, progress: Progress | None = None, checkpoint: Path | None = None
+    setting: Setting,
+    seed: int,
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+    target: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Train the original model and return its weights in safetensors format."""
+    """Train the original model and return its weights in safetensors format.
+
+    Args:
+        setting: Problem, threads, device.
+        seed: Seeds training.
+        progress: Called with (finished steps, total steps) after every step.
+        checkpoint: Checkpoint file.
+        target: Forget set of a world, whose shadow model is trained on the world's data; None for all data.
+    """
     torch.set_num_threads(setting.threads)
-    key = setting.original_key(seed)
+    key = setting.original_key(seed, target)
     _discard_unusable(checkpoint, key)
     problem, split = _problem(setting.problem), _any_split(setting.problem)
+    if target is not None and "world" in target:
+        # A pretrained original has seen all targets, so it is no shadow of any world.
+        problem, split = replace(problem, original=None), _split(setting.problem, _hashable(target), seed)
     model = train_original(problem, split, seed, progress, device=setting.device, checkpoint=checkpoint, key=key)
     state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     return save_tensors(state)
@@ -154,9 +184,9 @@ def run_cell(
     model, of_original = _original(cell, original, scorer)
     if cell.role == "original":
         scores, pictures = of_original.examine(model, split)
-        done = _Done(Point(label="Original", settings={}, scores=scores), pictures=pictures)
+        done = _CellResult(Point(label="Original", settings={}, scores=scores), model, pictures=pictures)
     else:
-        done = _unlearned(cell, split, model, scorer, checkpoint, progress)
+        done = _run_method(cell, split, model, scorer, checkpoint, progress)
     return Record(
         key=cell.key,
         problem=cell.setting.name,
@@ -178,21 +208,23 @@ def run_cell(
             "timing": {**done.timing, "total": time.perf_counter() - started},
         },
         pictures=done.pictures,
+        margins=_margins(cell, done),
     )
 
 
-class _Done(NamedTuple):
+class _CellResult(NamedTuple):
     """Result of a cell."""
 
     point: Point
+    model: nn.Module
     timing: Mapping[str, float] = {}
     telemetry: Mapping[str, float] = {}
     pictures: Pictures | None = None
 
 
-def _unlearned(
+def _run_method(
     cell: Cell, split: ForgetSplit, model: nn.Module, scorer: Scorer, checkpoint: Path | None, progress: Progress | None
-) -> _Done:
+) -> _CellResult:
     """Run a method or retrain the reference."""
     prepared = _problem(cell.setting.problem).prepared(
         model,
@@ -207,7 +239,15 @@ def _unlearned(
     _discard_unusable(checkpoint, prepared.key)
     result = prepared.run()
     timing = {"unlearning": result.seconds, "evaluation": result.evaluation_seconds}
-    return _Done(result.point(), timing, telemetry(result.history), result.pictures)
+    return _CellResult(result.point(), result.model, timing, telemetry(result.history), result.pictures)
+
+
+def _margins(cell: Cell, done: _CellResult) -> list[float] | None:
+    """The model's margins on all targets of its world; None outside worlds, and for a diverged run."""
+    if cell.world is None or done.point.diverged is not None:
+        return None
+    base = base_split(cell.setting.problem, cell.target)
+    return scaled_margins(done.model, _problem(cell.setting.problem).task, base.train, base.forget_indices)
 
 
 def _discard_unusable(path: Path | None, key: str) -> None:
@@ -263,10 +303,15 @@ def _any_split(problem: str) -> ForgetSplit:
 @lru_cache(maxsize=_CACHE_SIZE)
 def _split(problem: str, target: tuple[tuple[str, Any], ...], seed: int) -> ForgetSplit:
     train, test = _data(problem)
-    wanted = dict(target)
+    wanted, label = dict(target), _problem(problem).target
+    if "world" in wanted:
+        return world_split(base_split(problem, wanted), wanted["world"], wanted.get("worlds_seed", 0))[0]
     if wanted["kind"] == "class":
-        return ForgetSplit.by_class(train, test, wanted["classes"], target=_problem(problem).target)
-    split = ForgetSplit.random(train, test, wanted["fraction"], seed=seed, target=_problem(problem).target)
+        return ForgetSplit.by_class(train, test, wanted["classes"], target=label)
+    if wanted["kind"] == "index":
+        split = ForgetSplit.by_index(train, test, wanted["indices"], target=label)
+    else:
+        split = ForgetSplit.random(train, test, wanted["fraction"], seed=wanted.get("seed", seed), target=label)
     # Some methods steer by held-out data, and all must be scored on the same test data.
     return split.with_validation()
 
@@ -275,12 +320,12 @@ def _original(cell: Cell, weights: Callable[[], bytes], scorer: Scorer) -> tuple
     """The original model and its scorer, cached by key."""
     key = cell.original_key
     if key not in _ORIGINALS:
-        model = _loaded(_problem(cell.setting.problem), weights, cell.setting.device)
+        model = _load_model(_problem(cell.setting.problem), weights, cell.setting.device)
         own = scorer.for_one_model()
         # A scorer of one model serves all targets; any other belongs to this target.
         _cache(_ORIGINALS, key, (model, None if own is scorer else own))
-    model, remembering = _ORIGINALS[key]
-    return model, remembering or scorer
+    model, caching = _ORIGINALS[key]
+    return model, caching or scorer
 
 
 def _scorer(cell: Cell, judge: Callable[[], bytes] | None, shared: Path | None) -> Scorer:
@@ -288,14 +333,14 @@ def _scorer(cell: Cell, judge: Callable[[], bytes] | None, shared: Path | None) 
     problem = _problem(cell.setting.problem)
     key = (cell.setting.judge_key or "", cell.setting.problem, _hashable(cell.target), cell.seed)
     if key not in _SCORERS:
-        load = None if judge is None else (lambda found: _loaded(found, judge, cell.setting.device))
+        load = None if judge is None else (lambda found: _load_model(found, judge, cell.setting.device))
         # Inception statistics take many minutes, so workers share them on disk.
         kept = shared and shared / digest_of(key)
         _cache(_SCORERS, key, problem.scorer(load, folder=kept))
     return _SCORERS[key]
 
 
-def _loaded(problem: Problem, weights: Callable[[], bytes], device: str) -> nn.Module:
+def _load_model(problem: Problem, weights: Callable[[], bytes], device: str) -> nn.Module:
     model = problem.model()
     model.load_state_dict(load_tensors(weights()))
     return model.to(device).eval()

@@ -1,4 +1,4 @@
-"""Above methods: conditions on scores (until, keep), the quick frontier, the choice without an oracle."""
+"""Target searches (until, keep), quick frontiers, and recommending a point without a retrained model."""
 
 import lazy_loader
 

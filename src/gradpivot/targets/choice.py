@@ -1,17 +1,19 @@
-r"""Choosing without an oracle: which model looks most like one retrained without the forgotten data, if nobody has one.
+r"""Recommends the point of a frontier that is closest to a retrained model, without a retrained model.
 
-Δ = ‖A(retrain) − A(θ)‖ needs a retrained model. But what it would score can be said beforehand, from the original and
-data it has never seen. A retrained model has never seen the forget set either, so
+Δ = ‖A(retrain) − A(θ)‖ needs the scores of a retrained model. They can be estimated from the original model and
+held-out data, because a retrained model has not seen the forget set either:
 
-- RA*: the original's RA: both have learned the retain set by the same recipe;
-- TA*: the original's accuracy on validation data (without the forgotten classes where classes are forgotten);
-- UA*: 1 for whole classes, since nobody names a class of which there was no sample; for other forget sets, which are
-  like any other data, the original's error on validation data;
-- MIA*: 1 for whole classes; otherwise what the attack says of validation samples that it was not fitted to.
+- RA*: the original's RA. Both models are trained on the retain set with the same recipe.
+- TA*: the original's accuracy on validation data, without the forgotten classes for class-wise forgetting.
+- UA*: 1 for whole classes, because a model does not predict a class it has never seen. For other forget sets the
+  original's error on validation data.
+- MIA*: 1 for whole classes. For other forget sets the fraction of validation samples that the attack classifies as
+  non-members, cross-fitted.
 
-The point with the smallest Δ̂ = ‖A* − A(θ)‖ is chosen, all scores taken on forget, retain and validation data. The
-final test part is not looked at. What this costs against the choice of somebody who has the retrained model is measured
-in ``benchmarks/frontier.py`` and described in ``docs/frontier.md``.
+The recommended point has the smallest Δ̂ = ‖A* − A(θ)‖. If the attack cannot tell the original's retain samples from
+validation data (balanced accuracy below 55 %), MIA is undetermined and Δ̂ leaves it out. All scores are on forget,
+retain and validation data; the test data are not used. ``benchmarks/frontier.py`` compares the choice with that of a
+retrained model; see ``docs/frontier.md``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,25 +42,38 @@ if TYPE_CHECKING:
     from gradpivot.runtime import Replicas
     from gradpivot.tasks import Task
 
-__all__ = ["Choice", "choose", "expected_row", "recommend"]
+__all__ = ["Choice", "Expected", "choose", "expected_scores", "recommend"]
 
 Row = tuple[float, ...]
 """RA, UA, TA and MIA, as fractions."""
 EXPECTED = ("ra", "ua", "ta", "mia")
-"""What can be said beforehand of a retrained model (see the module)."""
+"""The metrics that can be estimated for a retrained model; see the module docstring."""
+
+
+class Expected(NamedTuple):
+    """A*, the expected scores of a retrained model, and whether MIA is determined."""
+
+    row: Row
+    mia_determined: bool
+
+    @property
+    def used(self) -> int:
+        """Number of leading scores that Δ̂ uses: MIA comes last."""
+        return len(self.row) if self.mia_determined else len(self.row) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A recommended point and why.
+    """A recommended point.
 
     Attributes:
-        index: Which of the points it is.
-        result: The run behind it, with its model; its ``scores`` had no part in the choice.
-        expected: A*: what a retrained model is expected to score on forget, retain and validation data.
-        seen: What the chosen model scores there.
-        estimate: Δ̂, the distance of the two, as a fraction.
-        kind: What was forgotten: ``class``, ``random``, ``index`` or ``predicate``.
+        index: Index of the point.
+        result: The run of the point, with its model. The choice does not use its ``scores``.
+        expected: A*, the expected scores of a retrained model on forget, retain and validation data.
+        seen: The scores of the chosen model on the same data.
+        estimate: Δ̂, the distance between the two, as a fraction.
+        kind: Kind of split: ``class``, ``random``, ``index`` or ``predicate``.
+        mia_determined: Whether Δ̂ uses MIA.
     """
 
     index: int
@@ -67,6 +82,7 @@ class Choice:
     seen: Row
     estimate: float
     kind: str
+    mia_determined: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary, without the model."""
@@ -76,20 +92,23 @@ class Choice:
             "expected": dict(zip(EXPECTED, self.expected, strict=True)),
             "seen": dict(zip(EXPECTED, self.seen, strict=True)),
             "estimate": self.estimate,
+            "mia_determined": self.mia_determined,
             "reason": self.reason,
         }
 
     @property
     def reason(self) -> str:
-        """Why, in one sentence, in percent."""
+        """The reason for the choice in one sentence, in percent."""
         why = (
-            "no class that was never seen is named, and what is kept stays as it was"
+            "it would never predict the forgotten class"
             if self.kind == "class"
-            else "forgotten samples look like never-seen ones, and what is kept stays as it was"
+            else "it would treat the forgotten samples like held-out data"
         )
         return (
-            f"a retrained model is expected at {_told(self.expected)} ({why}); of these points "
-            f"{self.result.method.label} is nearest with {_told(self.seen)}, Δ̂ {100 * self.estimate:.2f}"
+            f"{self.result.method.label} scores {_format_row(self.seen)}. That is closest to what a retrained model "
+            f"should score, {_format_row(self.expected)}: {why} and keep the accuracy on the rest. The distance is "
+            f"{100 * self.estimate:.2f} points"
+            + ("" if self.mia_determined else " without MIA, which is undetermined here")
         )
 
 
@@ -103,58 +122,61 @@ def recommend(
     retain_scored: int | None = None,
     replicas: Replicas | None = None,
 ) -> Choice:
-    """The candidate that is nearest to what a retrained model would be, without one.
+    """Choose the candidate closest to the expected scores of a retrained model.
 
     Args:
-        model: The original.
-        split: What was forgotten. Its validation data are looked at; without any, half of the test data are taken for
-            it (:meth:`ForgetSplit.with_validation`), and only the other half is fit for final scores.
-        candidates: Runs with their models; one that diverged is never chosen.
-        task: How to run a model on a batch.
-        workers: Data-loading processes; never changes a number.
-        retain_scored: Take RA on this many retain samples.
-        replicas: The processes that share the passes.
+        model: The original model.
+        split: The data to forget and to retain. If it has no validation data, half of the test data is used as
+            validation data (:meth:`ForgetSplit.with_validation`); use only the other half for final scores.
+        candidates: Runs with their models. Diverged ones are never chosen.
+        task: Runs the model on a batch.
+        workers: Data-loading processes. Does not affect the results.
+        retain_scored: Measure RA on this many retain samples; on all if None.
+        replicas: The data-parallel processes.
 
     Raises:
-        GradPivotError: if no candidate is finite.
+        GradPivotError: If all candidates diverged.
     """
     task = task or Classification()
     steering = steering_split(split.with_validation())
-    expected = expected_row(model, steering, task, workers=workers, retain_scored=retain_scored, replicas=replicas)
-    look = partial(_row, steering, task=task, workers=workers, retain_scored=retain_scored, replicas=replicas)
-    rows = [None if candidate.diverged else look(candidate.model) for candidate in candidates]
-    index = choose(rows, expected, [_intensity(candidate) for candidate in candidates])
+    expected = expected_scores(model, steering, task, workers=workers, retain_scored=retain_scored, replicas=replicas)
+    score = partial(_row, steering, task=task, workers=workers, retain_scored=retain_scored, replicas=replicas)
+    rows = [None if candidate.diverged else score(candidate.model) for candidate in candidates]
+    used = expected.used
+    shown = [row and row[:used] for row in rows]
+    index = choose(shown, expected.row[:used], [_intensity(candidate) for candidate in candidates])
     seen = rows[index]
     assert seen is not None
     return Choice(
         index=index,
         result=candidates[index],
-        expected=expected,
+        expected=expected.row,
         seen=seen,
-        estimate=distance(seen, expected),
+        estimate=distance(seen[:used], expected.row[:used]),
         kind=split.kind,
+        mia_determined=expected.mia_determined,
     )
 
 
 def choose(rows: Sequence[Row | None], expected: Row, knobs: Sequence[float]) -> int:
-    """Which row is nearest to the expected one; of equally near ones that with the smallest knob.
+    """The index of the row closest to the expected one. Ties go to the smallest knob, which forgets least.
 
     Args:
-        rows: A row for each point; None for one that is out of the question.
+        rows: One row per point; None for a point that cannot be chosen.
         expected: A*.
-        knobs: How much each point forgets: the least that does it is enough.
+        knobs: Unlearning intensity of each point.
 
     Raises:
-        GradPivotError: if there is no row.
+        GradPivotError: If all rows are None.
     """
     finite = [i for i, row in enumerate(rows) if row is not None]
     if not finite:
         raise GradPivotError("there is no finite point to recommend; lower lr, or trace other settings")
-    # Rounded, so that the last digit of a square root does not decide between equal points.
+    # Round, so that floating-point error does not break ties.
     return min(finite, key=lambda i: (round(distance(rows[i] or (), expected), 12), knobs[i], rows[i]))
 
 
-def expected_row(
+def expected_scores(
     original: nn.Module,
     steering: ForgetSplit,
     task: Task,
@@ -162,38 +184,43 @@ def expected_row(
     workers: int = 0,
     retain_scored: int | None = None,
     replicas: Replicas | None = None,
-) -> Row:
-    """A* = (RA*, UA*, TA*, MIA*), from the original and never-seen data; see the module.
+) -> Expected:
+    """A* = (RA*, UA*, TA*, MIA*), from the original model and held-out data; see the module docstring.
 
     Args:
         original: The model before unlearning.
         steering: A split with validation data instead of test data.
         task: Runs the model on a batch.
         workers: Data-loading processes.
-        retain_scored: Score this many retain samples.
-        replicas: The processes that share the passes.
+        retain_scored: Score this many retain samples; all if None.
+        replicas: The data-parallel processes.
     """
     kept = fixed_subset(steering.retain_indices, retain_scored)
     with evaluating(original):
-        over = partial(predictions, original, task=task, workers=workers, replicas=replicas)
-        retain = over(steering.train, kept)
-        unseen = over(steering.test, steering.test_indices)
+        predict = partial(predictions, original, task=task, workers=workers, replicas=replicas)
+        retain = predict(steering.train, kept)
+        unseen = predict(steering.test, steering.test_indices)
     ra, ta = float(retain.correct.mean()), float(unseen.correct.mean())
+    known = _members(retain, len(unseen.confidence))
+    determined = threshold_attack(known, unseen.confidence, known).determined
     if steering.kind == "class":
-        return ra, 1.0, ta, 1.0
-    return ra, 1 - ta, ta, _share_of_unseen(retain, unseen)
+        return Expected((ra, 1.0, ta, 1.0), determined)
+    return Expected((ra, 1 - ta, ta, _nonmember_share(retain, unseen)), determined)
 
 
-def _share_of_unseen(retain: SetPredictions, unseen: SetPredictions) -> float:
-    """The share of never-seen samples that the attack calls non-members; each half judged by a cut from the other."""
+def _members(retain: SetPredictions, count: int) -> np.ndarray:
+    return shuffled(retain.confidence, 0, "members")[:count]
+
+
+def _nonmember_share(retain: SetPredictions, unseen: SetPredictions) -> float:
+    """Fraction of held-out samples that the attack classifies as non-members, cross-fitted on two halves."""
     order = shuffled(np.arange(len(unseen.confidence)), 0, "attack halves")
     halves = [unseen.confidence[part] for part in np.array_split(order, 2)]
     if len(halves[1]) == 0:
-        raise GradPivotError("there is one validation sample, and an attack needs two; give more validation data")
+        raise GradPivotError("there is one validation sample, but the attack needs two; use more validation data")
     shares = []
     for fitted, judged in (halves, halves[::-1]):
-        members = shuffled(retain.confidence, 0, "members")[: len(fitted)]
-        shares.append(threshold_attack(members, fitted, judged).share)
+        shares.append(threshold_attack(_members(retain, len(fitted)), fitted, judged).share)
     return float(np.mean(shares))
 
 
@@ -218,5 +245,5 @@ def _intensity(candidate: Result) -> float:
     return float(knob) if isinstance(knob, int | float) else math.inf
 
 
-def _told(row: Row) -> str:
+def _format_row(row: Row) -> str:
     return ", ".join(f"{name.upper()} {100 * score:.2f}" for name, score in zip(EXPECTED, row, strict=True))

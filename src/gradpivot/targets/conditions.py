@@ -1,4 +1,4 @@
-"""What was asked for: conditions to forget *until*, and conditions to *keep*. Numbers only, no torch."""
+"""The conditions of a target, ``until`` and ``keep``. No torch."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import all_metrics, find_metric, steering_metrics
-from gradpivot.results import Condition, parse_conditions
+from gradpivot.results import Condition, metric_name, parse_conditions
 
 __all__ = ["Seen", "Targets", "shortfall", "worst"]
 
-Asked = str | Mapping[str, float]
+ConditionSpec = str | Mapping[str, float]
 
 
 @dataclass(frozen=True, init=False)
 class Seen:
-    """Scores on forget, retain and validation data: an attribute a metric, None where it was not looked at."""
+    """Scores measured during a search. Each metric is an attribute, None if it was not measured."""
 
     values: tuple[tuple[str, float], ...]
 
@@ -34,6 +34,9 @@ class Seen:
         ta: float | None
         mia: float | None
         auc: float | None
+        margin_auc: float | None
+        rmia: float | None
+        relearn: float | None
     else:
 
         def __getattr__(self, name: str) -> float | None:
@@ -43,82 +46,82 @@ class Seen:
 
     @classmethod
     def of_nothing(cls) -> Seen:
-        """The worst there is, for a model whose outputs are not finite."""
+        """The worst scores, for a model whose outputs are not finite."""
         return cls(**{name: find_metric(name).worst for name in steering_metrics()})
 
     def to_dict(self) -> dict[str, float]:
-        """Those that were looked at."""
+        """The measured scores."""
         return dict(self.values)
 
     def with_more(self, other: Seen) -> Seen:
-        """These and the other's, of the same model."""
+        """Merge with further scores of the same model."""
         return Seen(**{**self.to_dict(), **other.to_dict()})
 
     def __str__(self) -> str:
-        return ", ".join(f"{name.upper()} {find_metric(name).text(value)}" for name, value in self.values)
+        return ", ".join(f"{metric_name(name)} {find_metric(name).text(value)}" for name, value in self.values)
 
 
 def shortfall(condition: Condition, seen: Seen) -> float:
-    """How far a score is from its bound on the wrong side; negative where it is on the right one."""
+    """By how much a score misses its bound; negative if the condition holds."""
     value: float = getattr(seen, condition.metric)
     return condition.bound - value if condition.comparison.startswith(">") else value - condition.bound
 
 
 def worst(conditions: Iterable[Condition], seen: Seen) -> Condition | None:
-    """The condition that fails by most; None if all hold."""
+    """The condition missed by the most; None if all hold."""
     failing = [condition for condition in conditions if not condition.holds(seen)]
     return max(failing, key=lambda condition: shortfall(condition, seen), default=None)
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What was asked for, checked.
+    """The validated conditions of a target.
 
     Attributes:
         until: Forget until these hold.
-        keep: While these hold.
+        keep: Conditions that must hold too.
     """
 
     until: tuple[Condition, ...]
     keep: tuple[Condition, ...] = ()
 
     @classmethod
-    def read(cls, until: Asked | None, keep: Asked | None = None) -> Targets:
-        """From ``"UA>=95"`` (percent) or ``{"ua": 0.95}`` (fractions: at least; at most where less is better).
+    def read(cls, until: ConditionSpec | None, keep: ConditionSpec | None = None) -> Targets:
+        """Parse ``"UA>=95"`` (percent) or ``{"ua": 0.95}`` (fractions; a maximum if lower is better).
 
         Raises:
-            GradPivotError: for an unknown score, a bound that no model meets, conditions that exclude each other, or
-                nothing to forget until.
+            GradPivotError: For an unknown score, a bound that no model can meet, conflicting conditions, or an empty
+                ``until``.
         """
         if not until:
-            raise GradPivotError('there is nothing to forget until; give a condition, for example until="UA>=95"')
-        found = cls(*(parse_conditions(some or {}, steering_metrics()) for some in (until, keep)))
+            raise GradPivotError('until is empty; pass a condition, for example until="UA>=95"')
+        found = cls(*(parse_conditions(given or {}, steering_metrics()) for given in (until, keep)))
         found._check()
         return found
 
     @property
     def metrics_until(self) -> frozenset[str]:
-        """The scores that ``until`` is about."""
+        """The metrics in ``until``."""
         return frozenset(condition.metric for condition in self.until)
 
     @property
     def metrics_keep(self) -> frozenset[str]:
-        """The scores that ``keep`` is about."""
+        """The metrics in ``keep``."""
         return frozenset(condition.metric for condition in self.keep)
 
     @property
     def may_overshoot(self) -> bool:
-        """Whether forgetting more can make a condition of ``until`` fail."""
+        """Whether forgetting more can violate a condition of ``until``."""
         return any(condition.comparison.startswith("<") for condition in self.until)
 
     def asked_ua(self) -> float | None:
-        """The UA that ``until`` asks for at least; None if something else decides how much is forgotten."""
+        """The minimum UA in ``until``; None if ``until`` has any other condition."""
         if any(c.metric != "ua" or not c.comparison.startswith(">") for c in self.until):
             return None
         return max(c.bound for c in self.until)
 
     def __str__(self) -> str:
-        until, keep = (", ".join(map(str, some)) for some in (self.until, self.keep))
+        until, keep = (", ".join(map(str, conditions)) for conditions in (self.until, self.keep))
         return f"{until} with {keep}" if keep else until
 
     def _check(self) -> None:
@@ -126,21 +129,23 @@ class Targets:
         for condition in everything:
             metric = find_metric(condition.metric)
             if not _meetable([condition]):
-                raise GradPivotError(f"no model can meet {condition}: {metric.name.upper()} is {metric.range_text()}")
+                raise GradPivotError(
+                    f"no model can meet {condition}: {metric_name(metric.name)} is {metric.range_text()}"
+                )
             if condition.comparison.startswith(">") and not metric.is_higher and metric.ideal == metric.least:
                 raise GradPivotError(
-                    f"{condition} asks for a bad score; lower is better and the ideal {metric.name.upper()} is "
-                    f"{metric.scale * metric.ideal:g} {metric.unit}, write {metric.name.upper()}<="
+                    f"{condition} requires a bad score; lower is better and the ideal {metric_name(metric.name)} is "
+                    f"{metric.scale * metric.ideal:g} {metric.unit}, write {metric_name(metric.name)}<="
                     f"{metric.scale * condition.bound:g}"
                 )
         for name in sorted({condition.metric for condition in everything}):
             same = [condition for condition in everything if condition.metric == name]
             if not _meetable(same):
-                raise GradPivotError(f"{' and '.join(map(str, same))} exclude each other; leave one of them out")
+                raise GradPivotError(f"{' and '.join(map(str, same))} exclude each other; remove one of them")
 
 
 def _meetable(conditions: Iterable[Condition]) -> bool:
-    """Whether a score in its range can meet all these conditions on it."""
+    """Whether a score within its range can meet all these conditions."""
     low, high, open_low, open_high = -math.inf, math.inf, False, False
     for condition in conditions:
         metric = find_metric(condition.metric)

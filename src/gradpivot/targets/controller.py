@@ -1,4 +1,4 @@
-"""Unlearning towards a target: ``until`` and ``keep`` in, a model and the verdict out."""
+"""Unlearning to a target given by ``until`` and ``keep``."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Targeted(Result):
-    """What unlearning towards a target gave; ``scores`` are the final ones, on the test part it never looked at.
+    """The result of unlearning to a target. The search does not use the test data of the final ``scores``.
 
     Attributes:
-        targets: What was asked for.
-        met: Whether all conditions hold, by what it steered by.
-        binding: The condition that could not be met beside the others; None if all are.
-        seen: The scores of the model on what it was steered by.
-        steered_on: How many samples of which sets these are, and where the validation data are from.
-        tries: The runs on the way; empty if the original met the target.
-        cost: Everything, looks included, in plain runs of the method.
-        on_test: The scores on the test part that ``scores`` does not have, where a condition is about them: the AUC.
+        targets: The conditions.
+        met: Whether all conditions hold on the data used by the search.
+        binding: The condition that could not be met together with the others; None if all are met.
+        seen: The scores of the model on the data used by the search.
+        steered_on: Number of samples of each set used by the search, and the source of the validation data.
+        tries: The runs of the search; empty if the original meets the target.
+        cost: Cost of the search, including measurements, in plain runs of the method.
+        on_test: Test scores that conditions refer to but ``scores`` does not contain, such as AUC.
     """
 
     targets: Targets
@@ -58,66 +58,66 @@ class Targeted(Result):
 
     @property
     def auc(self) -> float | None:
-        """The attack's AUC against the test part, if a condition is about it."""
+        """AUC of the membership-inference attack on the test data, if a condition refers to it."""
         return self.on_test.get("auc")
 
     @property
     def asked_ua(self) -> float | None:
-        """None: the targets say what was asked for, and the verdict whether it was reached."""
+        """Always None; see :attr:`targets`."""
         return None
 
     @property
     def missed(self) -> str | None:
-        """None likewise."""
+        """Always None; see :attr:`verdict`."""
         return None
 
     @property
     def verdict(self) -> str:
-        """One line: met, or what binds and what the best compromise is like."""
-        here = self.seen
+        """One line: met, or the binding condition and the best compromise."""
+        scores = self.seen
         if self.met and self.is_original:
-            return f"the original meets {self.targets} already ({here}): nothing was changed"
+            return f"the original already meets {self.targets} ({scores}): nothing was changed"
         if self.met:
-            return f"{self.targets} is met ({here}); cost {self.cost:.2f} plain runs"
-        told = self.provenance["target"]["binding_seen"]
+            return f"{self.targets} is met ({scores}); cost {self.cost:.2f} plain runs"
+        failed = Seen(**self.provenance["target"]["binding_seen"])
         what = "is the original, unchanged:" if self.is_original else "has"
         return (
-            f"{self.targets} was not met: {self.binding} binds (seen: {Seen(**told)}); the best compromise "
-            f"{what} {here}; cost {self.cost:.2f} plain runs"
+            f"{self.targets} was not met: {self.binding} binds (seen: {failed}); the best compromise "
+            f"{what} {scores}; cost {self.cost:.2f} plain runs"
         )
 
 
 def unlearn_until(prepared: Prepared, targets: Targets) -> Targeted:
-    """Run a method until the targets are met, and score what comes out; see :func:`gradpivot.unlearn`.
+    """Run a method until the targets are met, and score the new model; see :func:`gradpivot.unlearn`.
 
     Args:
-        prepared: The run, prepared to search. Files that its ``keep_checkpoint`` leaves are deleted by
+        prepared: The run, prepared with ``searches=True``. With ``keep_checkpoint``, delete its files with
             :func:`forget_checkpoints`.
-        targets: How much.
+        targets: The conditions.
 
     Raises:
-        GradPivotError: for a method that starts over: there is no line back to the original; for a condition on a
-            score that the run's scorer does not give.
+        GradPivotError: If the method trains from scratch, or a condition refers to a score that the scorer does not
+            provide.
     """
     model, split, method, running = prepared.model, prepared.split, prepared.method, prepared.running
     asked = targets.metrics_until | targets.metrics_keep
     requested: set[str] = set()
     if isinstance(prepared.scorer, ClassifierScorer):
         requested = {name for name in asked if find_metric(name).on_request}
-        # Before the search: one part steers, the other has the last word after all of it.
-        check_measurable(steering_split(split), asked, "validation")
-        check_measurable(split, asked, "test")
+        # Check both: the search uses the validation data, the final scores the test data.
+        check_measurable(steering_split(split), asked, "validation", running.references)
+        check_measurable(split, asked, "test", running.references)
     found, looker = search_for(model, split, method, targets, running)
     unlearned = time.perf_counter()
     scores, pictures = prepared.scorer.examine(found.model, split)
     on_test: dict[str, float] = {}
     if requested:
-        seen = Looker(split, running.task, 1.0, **running.looking).look(found.model, requested).to_dict()
-        on_test = {name: seen[name] for name in requested}
+        values = _classifier_looker(split, running, 1.0).look(found.model, requested).to_dict()
+        on_test = {name: values[name] for name in requested}
     if running.checkpoint is not None and not running.keep_checkpoint:
         forget_checkpoints(running.checkpoint, running.replicas)
     last = found.tries[found.place.run - 1].method if found.place.run else method
-    target = _told(found, targets, looker, split)
+    target = _describe_search(found, targets, looker, split)
     return Targeted(
         model=found.model,
         scores=scores,
@@ -142,18 +142,18 @@ def unlearn_until(prepared: Prepared, targets: Targets) -> Targeted:
 def search_for(
     model: nn.Module, split: ForgetSplit, method: Method, targets: Targets, running: Running
 ) -> tuple[Found, Looks]:
-    """The part of :func:`unlearn_until` that steers: the data of ``split.test`` are not within its reach."""
+    """The search in :func:`unlearn_until`, without access to the test data."""
     steering, shelf = steering_split(split), Shelf(running.checkpoint, running.replicas)
     check_run(model, steering, method, running.task, seed=running.seed)
     running.scoring.check(steering)
     check_walkable(method)
-    looker = _looker(steering, running, method.gradients(split), targets)
+    looker = _make_looker(steering, running, method.gradients(split), targets)
 
     def run(number: int, chosen: Method, start: nn.Module) -> Outcome:
         key = f"{running.key(split, chosen, start)} target"
-        done = shelf.take(number, key, start)
-        if done is not None:
-            return done
+        finished = shelf.take(number, key, start)
+        if finished is not None:
+            return finished
         loop = running.loop(shelf.in_flight(number))
         outcome = loop.run(chosen, start, running.task, steering, key=key)
         shelf.put(number, key, outcome)
@@ -163,42 +163,46 @@ def search_for(
     return Search(model, method, targets, looker, run, settle).go(), looker
 
 
-def _looker(split: ForgetSplit, running: Running, plain: float, targets: Targets) -> Looks:
+def _make_looker(split: ForgetSplit, running: Running, plain: float, targets: Targets) -> Looks:
     scorer = running.scoring
     check_steerable(targets, scorer)
     if isinstance(scorer, ClassifierScorer):
-        # Predictions can be looked at in parts; everything else is scored as a whole.
-        return Looker(split, running.task, plain, **running.looking)
+        # Predictions can be scored one set at a time; other scorers score everything at once.
+        return _classifier_looker(split, running, plain)
     return ScoreLooker(scorer.for_search(), split, plain)
 
 
+def _classifier_looker(split: ForgetSplit, running: Running, plain: float) -> Looker:
+    return Looker(split, running.task, plain, references=running.references, **running.looking)
+
+
 def check_steerable(targets: Targets, scorer: Scorer) -> None:
-    """Raise for a condition on a score that ``scorer`` does not give."""
+    """Raise if a condition refers to a score that ``scorer`` does not provide."""
     unknown = sorted((targets.metrics_until | targets.metrics_keep) - set(scorer.steerable))
     if unknown:
         known = " and ".join(map(str.upper, scorer.steerable))
         raise GradPivotError(
-            f"{unknown[0].upper()} is no score of {type(scorer).__name__}; "
-            + (f"ask for {known}" if known else "judge samples by a scorer that gives it (docs/targets.md)")
+            f"{type(scorer).__name__} does not provide {unknown[0].upper()}; "
+            + (f"use {known}" if known else "pass a scorer that does (docs/targets.md)")
         )
 
 
 def check_walkable(method: Method) -> None:
-    """Raise for a method that starts over: there is no line back to the original."""
+    """Raise if the method trains from scratch, so that its weights cannot be interpolated with the original's."""
     if method.starts_over:
         raise GradPivotError(
-            f"{method.title} starts over, and a target is walked to from the original's weights; use CUP or another "
-            f"method that changes them, or run {method.title} without until"
+            f"{method.title} trains from scratch, but a target search starts from the original's weights; use CUP or "
+            f"another method that does, or run {method.title} without until"
         )
 
 
 def forget_checkpoints(checkpoint: str | Path, replicas: Replicas | None = None) -> None:
-    """Delete what a finished search has left beside ``checkpoint``."""
+    """Delete the checkpoint files of a finished search."""
     Shelf(Path(checkpoint), replicas or Replicas.current()).clear(MOST_RUNS)
 
 
-def _told(found: Found, targets: Targets, looker: Looks, split: ForgetSplit) -> dict[str, Any]:
-    """The search, JSON-able."""
+def _describe_search(found: Found, targets: Targets, looker: Looks, split: ForgetSplit) -> dict[str, Any]:
+    """A JSON-able description of the search, for provenance."""
     return {
         "until": list(map(str, targets.until)),
         "keep": list(map(str, targets.keep)),
@@ -210,5 +214,5 @@ def _told(found: Found, targets: Targets, looker: Looks, split: ForgetSplit) -> 
         "seen": found.place.seen.to_dict(),
         "steered_on": {**looker.sizes, "validation_source": split.validation_source},
         "cost": found.cost,
-        "tries": [one.to_dict() for one in found.tries],
+        "tries": [attempt.to_dict() for attempt in found.tries],
     }

@@ -1,4 +1,4 @@
-"""The runs of a search on disk: a killed search continues the run in flight and does no finished one again."""
+"""Saves the runs of a search, so that a killed search resumes its current run and skips finished ones."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ __all__ = ["Shelf"]
 
 
 class Shelf:
-    """Where a search keeps its runs.
+    """The saved runs of a search.
 
-    For ``checkpoint.pt`` that is ``checkpoint.1.pt`` while run 1 is in flight, ``checkpoint.1.done.pt`` once it is
-    finished, and so on.
+    For ``checkpoint.pt``, run 1 is saved as ``checkpoint.1.pt`` while in progress and as ``checkpoint.1.done.pt`` once
+    finished.
 
     Args:
-        checkpoint: The file that the caller named; None keeps nothing.
-        replicas: The processes that search together; the first one writes.
+        checkpoint: Checkpoint file from the user; None saves nothing.
+        replicas: The data-parallel processes. Only the first one writes.
     """
 
     def __init__(self, checkpoint: Path | None, replicas: Replicas) -> None:
         self._checkpoint, self._replicas = checkpoint, replicas
 
     def in_flight(self, number: int) -> Path | None:
-        """Where run ``number`` keeps its resumable state."""
-        return self._named(f"{number}") if self._checkpoint else None
+        """Checkpoint file of run ``number``, or None."""
+        return self._path(f"{number}") if self._checkpoint else None
 
     def put(self, number: int, key: str, outcome: Outcome) -> None:
-        """Keep a finished run."""
+        """Save a finished run and delete its checkpoint."""
         if self._checkpoint is None or not self._replicas.is_first:
             return
         saved = {
@@ -49,20 +49,20 @@ class Shelf:
             "seconds": outcome.seconds,
             "diverged": outcome.diverged,
         }
-        # Through a file object, because torch's own writer reports a full disk as "iostream error".
-        with replacing(self._named(f"{number}.done")) as temporary, temporary.open("wb") as file:
+        # Use a file object, because torch's own writer reports a full disk as "iostream error".
+        with replacing(self._path(f"{number}.done")) as temporary, temporary.open("wb") as file:
             torch.save(saved, file)
-        self._named(f"{number}").unlink(missing_ok=True)
+        self._path(f"{number}").unlink(missing_ok=True)
 
     def take(self, number: int, key: str, like: nn.Module) -> Outcome | None:
-        """The finished run, if there is one; its weights in a copy of ``like``.
+        """Load a finished run into a copy of ``like``; None if it is not saved.
 
         Raises:
-            GradPivotError: if the file is damaged or of another run.
+            GradPivotError: If the file is damaged or belongs to another run.
         """
         if self._checkpoint is None:
             return None
-        path = self._named(f"{number}.done")
+        path = self._path(f"{number}.done")
         saved = self._replicas.from_first(lambda: _read(path, key))
         if saved is None:
             return None
@@ -71,14 +71,14 @@ class Shelf:
         return Outcome(model=model, history=saved["history"], seconds=saved["seconds"], diverged=saved["diverged"])
 
     def clear(self, runs: int) -> None:
-        """Delete what is kept of so many runs."""
+        """Delete the files of the first ``runs`` runs."""
         if self._checkpoint is None or not self._replicas.is_first:
             return
         for number in range(1, runs + 1):
             for name in (f"{number}", f"{number}.done"):
-                self._named(name).unlink(missing_ok=True)
+                self._path(name).unlink(missing_ok=True)
 
-    def _named(self, name: str) -> Path:
+    def _path(self, name: str) -> Path:
         assert self._checkpoint is not None
         return self._checkpoint.with_name(f"{self._checkpoint.stem}.{name}{self._checkpoint.suffix}")
 
@@ -91,10 +91,10 @@ def _read(path: Path, key: str) -> dict[str, Any] | None:
         found = saved["key"]
     except Exception as error:
         raise GradPivotError(
-            f"the finished run in {path} is damaged ({type(error).__name__}); delete it to do that run again"
+            f"the finished run in {path} is damaged ({type(error).__name__}); delete it to repeat the run"
         ) from error
     if found != key:
         raise GradPivotError(
-            f"{path} belongs to another run (other data, method, targets or seed); delete it or name another file"
+            f"{path} belongs to another run (other data, method, targets or seed); delete it or choose another file"
         )
     return saved

@@ -1,13 +1,12 @@
-"""Looking: the scores of a model on forget, retain and validation data, by as few forward passes as the question needs.
+"""Scores of a classifier during a search, on forget, retain and validation data, in as few passes as possible.
 
-It is given a split whose test part is the validation data (:func:`steering_split`), so that the final test part is not
-even within its reach.
+The split has validation data instead of test data (:func:`steering_split`), so a search cannot use the test data.
 """
 
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,11 +15,14 @@ import numpy as np
 from gradpivot.data import shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate import (
+    ReferencePredictions,
     SetPredictions,
     find_metric,
     fixed_subset,
     matching_test_indices,
     predictions,
+    relearn_plan,
+    relearned_correctness,
     steering_metrics,
 )
 from gradpivot.runtime import evaluating
@@ -36,68 +38,79 @@ if TYPE_CHECKING:
 __all__ = ["FORWARD", "Looker", "Looks", "check_measurable", "steering_split"]
 
 FORWARD = 1 / 3
-"""What a forward pass of a sample costs, in gradients of a sample: a backward pass takes two forward passes' work."""
+"""Cost of a forward pass, in gradients: a backward pass costs as much as two forward passes."""
 MAX_RETAIN_SAMPLES = 2000
 RETAIN_SHARE = 0.15
-"""RA is looked at on all retain samples, but on no more than 2,000 if that costs over this share of a plain run."""
-FRAGILE = 16
-"""A quick look takes this part of the retain samples: those the model was least sure of."""
+"""If RA on all retain samples costs more than this share of a plain run, use fewer, but at least 2,000."""
+QUICK_DIVISOR = 16
+"""A quick measurement uses 1/16 of the retain samples: the least confident ones."""
 
 
 def steering_split(split: ForgetSplit) -> ForgetSplit:
-    """The split with its validation data as test data. The original test data are removed."""
+    """The split with its validation data as test data, and without its own test data."""
     return replace(split, test=split.validation, validation=None, validation_source="none")
 
 
-def check_measurable(split: ForgetSplit, metrics: Collection[str], called: str) -> None:
-    """Raise if a metric needs test samples of the forgotten classes, and there are none.
+def check_measurable(
+    split: ForgetSplit, metrics: Collection[str], called: str, references: Sequence[nn.Module] = ()
+) -> None:
+    """Raise if data or models that a metric needs are missing.
 
     Args:
-        split: Whose test part.
-        metrics: What is to be measured.
-        called: What that part is to whoever reads the error.
+        split: The split whose test data are used.
+        metrics: The metrics to measure.
+        called: What the error message calls these data.
+        references: Models that never saw the forget set.
 
     Raises:
-        GradPivotError: with what to do.
+        GradPivotError: If a metric cannot be measured.
     """
-    needs = [name.upper() for name in metrics if "unseen" in find_metric(name).reads]
-    if needs and len(matching_test_indices(split)) == 0:
+    reads = {part: name.upper() for name in metrics for part in find_metric(name).reads}
+    if "unseen" in reads and len(matching_test_indices(split)) == 0:
         raise GradPivotError(
-            f"the {called} data have no sample of a forgotten class to compare with, and {needs[0]} cannot be "
-            f"measured; give {called} data that have, or ask for UA or MIA"
+            f"the {called} data have no sample of a forgotten class, so {reads['unseen']} cannot be measured; add some "
+            f"to the {called} data, or use UA or MIA"
         )
+    if "references" in reads and not references:
+        raise GradPivotError(
+            f"{reads['references']} needs reference models; pass references=[model, …], trained without the forget "
+            f"set, to unlearn()"
+        )
+    if "relearned" in reads:
+        relearn_plan(split)
 
 
 class Looks(Protocol):
-    """What a search steers by."""
+    """Protocol: measures scores for a search."""
 
     tells_degree: bool
-    """Whether UA is the degree of forgetting that CUP can be asked for."""
+    """Whether UA is the degree of forgetting that γ sets."""
     is_limited: bool
-    """Whether what looks cost counts towards the search's budget."""
+    """Whether the cost of measurements counts towards the budget of the search."""
     spent: float
-    """The looks so far, in plain runs."""
+    """Cost of the measurements so far, in plain runs."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many samples of each kind are looked at."""
+        """Number of samples measured in each set."""
         ...
 
     def look(self, model: nn.Module, metrics: Collection[str], *, quick: bool = False) -> Seen:
-        """The scores that are asked for."""
+        """Measure the given metrics."""
         ...
 
 
 class Looker:
-    """Scores models on a split without its test part, and counts what that costs.
+    """Measures scores of classifiers without the test data, and counts the cost.
 
     Args:
-        split: What :func:`steering_split` gave.
-        task: How to run a model on a batch.
-        plain: Per-sample gradients of a plain run, the unit in which the cost of scoring is reported.
-        retain_scored: RA on so many retain samples, as the final scores; on all (or see ``RETAIN_SHARE``) if None.
+        split: From :func:`steering_split`.
+        task: Runs the model on a batch.
+        plain: Per-sample gradients of a plain run, the unit of cost.
+        retain_scored: Measure RA on this many retain samples; if None on all, within ``RETAIN_SHARE``.
         workers: Data-loading processes.
-        replicas: The processes that share the passes.
+        replicas: The data-parallel processes.
+        references: Models that never saw the forget set, for RMIA.
     """
 
     tells_degree = True
@@ -112,19 +125,22 @@ class Looker:
         retain_scored: int | None = None,
         workers: int = 0,
         replicas: Replicas | None = None,
+        references: Sequence[nn.Module] = (),
     ) -> None:
         self._split, self._task, self._plain = split, task, plain
+        self._references = references
+        self._reference_predictions: ReferencePredictions | None = None
         self._options: dict[str, Any] = {"workers": workers, "replicas": replicas}
         affordable = max(MAX_RETAIN_SAMPLES, int(RETAIN_SHARE * plain / FORWARD))
         self._retain = fixed_subset(split.retain_indices, retain_scored)
         self._retain = fixed_subset(self._retain, affordable)
         self._last_retain: SetPredictions | None = None
         self.spent = 0.0
-        """The looks so far, in plain runs."""
+        """Cost of the measurements so far, in plain runs."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many samples of each set are looked at."""
+        """Number of samples measured in each set."""
         return {
             "forget": len(self._split.forget_indices),
             "retain": len(self._retain),
@@ -132,24 +148,23 @@ class Looker:
         }
 
     def look(self, model: nn.Module, metrics: Collection[str], *, quick: bool = False) -> Seen:
-        """The scores that are asked for.
+        """Measure the given metrics, and others that need no further forward pass.
 
         Args:
-            model: Put in eval mode for the passes, then back as it was.
-            metrics: Names of :class:`Seen`'s scores.
-            quick: Take RA on the retain samples alone that the last full look was least sure of; the others count as
-                they did there.
+            model: The model; its mode is restored.
+            metrics: Names of metrics.
+            quick: Update RA only on the least confident retain samples of the last full measurement.
         """
-        check_measurable(self._split, metrics, "validation")
+        check_measurable(self._split, metrics, "validation", self._references)
         found: dict[str, float] = {}
-        read = _Read(self._readers(model, quick))
+        read = _LazyPredictions(self._readers(model, quick))
         try:
             with evaluating(model):
                 for name in steering_metrics():
                     if name in metrics:
                         found[name] = find_metric(name).measure(read)[name]
                 for name in steering_metrics():
-                    # What one set tells costs nothing once that set was passed over.
+                    # Free: metrics of a set that already has predictions.
                     parts = find_metric(name).reads
                     if name not in found and len(parts) == 1 and parts[0] in read.data:
                         found[name] = find_metric(name).measure(read)[name]
@@ -157,46 +172,68 @@ class Looker:
             return Seen.of_nothing()
         return Seen(**found)
 
-    def _readers(self, model: nn.Module, quick: bool) -> dict[str, Callable[[_Read], Any]]:
-        """How each of what metrics read is got; members and non-members as :func:`gradpivot.evaluate.evaluate` does."""
+    def _readers(self, model: nn.Module, quick: bool) -> dict[str, Callable[[_LazyPredictions], Any]]:
+        """Functions that compute each input of a metric, consistent with :func:`gradpivot.evaluate.evaluate`."""
         split, retain = self._split, self._retain
         balanced = min(len(retain), len(split.test_indices))
         places = shuffled(np.arange(len(retain)), 0, "members")[:balanced]
 
-        def members(read: _Read) -> np.ndarray:
+        def members(read: _LazyPredictions) -> np.ndarray:
             if "retain" in read.data:
                 return np.asarray(read["retain"].confidence[places])
-            return self._over(model, split.train, retain[places]).confidence
+            return self._predict(model, split.train, retain[places]).confidence
 
         return {
-            "forget": lambda _: self._over(model, split.train, split.forget_indices),
+            "forget": lambda _: self._predict(model, split.train, split.forget_indices),
             "retain": lambda _: self._retain_predictions(model, quick),
-            "test": lambda _: self._over(model, split.test, split.test_indices),
-            "unseen": lambda _: self._over(model, split.test, matching_test_indices(split)),
+            "test": lambda _: self._predict(model, split.test, split.test_indices),
+            "unseen": lambda _: self._predict(model, split.test, matching_test_indices(split)),
             "members": members,
             "nonmembers": lambda read: shuffled(read["test"].confidence, 0, "nonmembers")[:balanced],
+            "relearned": lambda _: self._relearn(model),
+            "references": lambda _: self._reference(),
         }
+
+    def _relearn(self, model: nn.Module) -> np.ndarray:
+        plan = relearn_plan(self._split)
+        self.spent += plan.gradients / self._plain
+        return relearned_correctness(
+            model, self._split, self._task, plan, self._predict, workers=self._options["workers"]
+        )
+
+    def _reference(self) -> ReferencePredictions:
+        """Predictions of the reference models, made once."""
+        if self._reference_predictions is None:
+            split = self._split
+            forget, unseen = [], []
+            for model in self._references:
+                with evaluating(model):
+                    forget.append(self._predict(model, split.train, split.forget_indices).confidence)
+                    unseen.append(self._predict(model, split.test, matching_test_indices(split)).confidence)
+            found = ReferencePredictions(np.stack(forget), np.stack(unseen), split.kind == "class")
+            self._reference_predictions = found
+        return self._reference_predictions
 
     def _retain_predictions(self, model: nn.Module, quick: bool) -> SetPredictions:
         if not quick or self._last_retain is None:
-            self._last_retain = self._over(model, self._split.train, self._retain)
+            self._last_retain = self._predict(model, self._split.train, self._retain)
             return self._last_retain
         last = self._last_retain
-        fragile = np.sort(np.argsort(last.confidence, kind="stable")[: -(-len(self._retain) // FRAGILE)])
-        now = self._over(model, self._split.train, self._retain[fragile])
+        uncertain = np.sort(np.argsort(last.confidence, kind="stable")[: -(-len(self._retain) // QUICK_DIVISOR)])
+        now = self._predict(model, self._split.train, self._retain[uncertain])
         confidence, correct = last.confidence.copy(), last.correct.copy()
-        confidence[fragile], correct[fragile] = now
+        confidence[uncertain], correct[uncertain] = now
         return SetPredictions(confidence, correct)
 
-    def _over(self, model: nn.Module, dataset: Any, indices: np.ndarray) -> SetPredictions:
+    def _predict(self, model: nn.Module, dataset: Any, indices: np.ndarray) -> SetPredictions:
         self.spent += FORWARD * len(indices) / self._plain
         return predictions(model, dataset, indices, self._task, **self._options)
 
 
-class _Read(UserDict[str, Any]):
-    """Predictions by set, each passed over when it is first read."""
+class _LazyPredictions(UserDict[str, Any]):
+    """Predictions by set, each computed on first access."""
 
-    def __init__(self, readers: dict[str, Callable[[_Read], Any]]) -> None:
+    def __init__(self, readers: dict[str, Callable[[_LazyPredictions], Any]]) -> None:
         super().__init__()
         self._readers = readers
 

@@ -1,12 +1,10 @@
-r"""The frontier of one run: points on the line from the original to a model that has forgotten all that γ asks for.
+r"""Quick frontiers: models on the line between the original and a single run at γ = 1.
 
-A method under the dial at γ = 1 gives θ₁; between the original θ₀ and it lies, for forward passes alone, everything
-from "nothing forgotten" to "all of it" (:mod:`gradpivot.dial.segment`). Points are put where the frontier moves most:
-the widest gap between neighbours in RA or in the degree of forgetting (UA for a class, the doubt for records, of
-which a few samples have next to no UA) is halved, again and again.
+A run with the dial at γ = 1 gives θ₁. Interpolating between the original θ₀ and θ₁ gives all degrees of forgetting for
+the cost of forward passes (:mod:`gradpivot.dial.segment`). Points are placed by repeatedly halving the widest gap
+between neighbours in RA or in the degree of forgetting (UA for a class, mean uncertainty for records).
 
-Twenty runs give twenty models, each the end of a path of its own; here all lie on one line. What that loses is
-measured in ``benchmarks/frontier.py`` and told in ``docs/frontier.md``.
+``benchmarks/frontier.py`` compares quick frontiers with one run per point; see ``docs/frontier.md``.
 """
 
 from __future__ import annotations
@@ -39,19 +37,19 @@ __all__ = ["POINTS", "Continuation", "Cost", "continuation", "to_the_end", "wide
 
 POINTS = 11
 Degree = Callable[["nn.Module", "Scored"], float]
-"""From a model and its scores to the share of what γ = 1 asks for that it has forgotten."""
+"""Maps a model and its scores to its degree of forgetting, as a share of the degree at γ = 1."""
 NARROWEST = 2.0**-10
-"""Shares nearer than this are not told apart: where the forget set falls at once, there is nothing in between."""
+"""Gaps narrower than this are not halved, because the forget set may be forgotten abruptly."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a frontier took, in plain runs: the gradients that one run of the method takes for its batches.
+    """The cost of a frontier in plain runs, that is, in gradients of one run of the method.
 
     Attributes:
-        runs: Unlearning runs.
-        scored: Models that were scored.
-        scoring: What scoring one takes, a forward pass of a sample counting as a third of a gradient.
+        runs: Number of unlearning runs.
+        scored: Number of scored models.
+        scoring: Cost of scoring one model; a forward pass counts as a third of a gradient.
     """
 
     runs: int
@@ -60,22 +58,22 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """All of it, in plain runs."""
+        """Total cost in plain runs."""
         return self.runs + self.scored * self.scoring
 
     def of_sweep(self, settings: int) -> float:
-        """The same for a run for each of so many settings, each scored."""
+        """Cost of running and scoring this many settings."""
         return settings * (1 + self.scoring)
 
 
 class Continuation(NamedTuple):
-    """The points of a line, from the original to the run.
+    """The points of a quick frontier, from the original to the run.
 
     Attributes:
-        results: One for each point, in the order of the line, with a model of its own.
-        shares: Where on the line each is: 0 is the original, 1 the run.
+        results: One result per point, each with its own model.
+        shares: Position of each point on the line: 0 is the original, 1 the run.
         original: The scores of the original.
-        cost: What it took.
+        cost: The cost of the frontier.
     """
 
     results: tuple[Result, ...]
@@ -85,59 +83,59 @@ class Continuation(NamedTuple):
 
 
 def continuation(prepared: Prepared, *, points: int = POINTS, progress: Progress | None = None) -> Continuation:
-    """Run a method once, to γ = 1, and score models on the line to it.
+    """Run a method once at γ = 1, and score models on the line between the original and the result.
 
     Args:
-        prepared: A run of a method under the dial; its γ does not matter.
-        points: How many, the original and the run included; fewer if there is nothing more to tell apart.
-        progress: Called with (points done, points in all).
+        prepared: A run of a method with the dial; its γ is ignored.
+        points: Maximum number of points, including the original and the run. Stops early if no gap can be halved.
+        progress: Called with (points done, total points).
 
     Raises:
-        GradPivotError: for another method, fewer than two points, or a run that diverged.
+        GradPivotError: If the method does not use the dial, ``points`` is less than two, or the run diverged.
     """
     method = to_the_end(prepared.method, points)
     prepared = replace(prepared, method=method)
     model, split, running = prepared.model, prepared.split, prepared.running
-    tell = progress or (lambda done, total: None)
-    tell(0, points)
+    report = progress or (lambda done, total: None)
+    report(0, points)
     run = prepared.run()
     if run.diverged:
         raise GradPivotError(
-            f"the run to γ = 1 diverged at step {run.diverged['step']}, and there is no line to it; lower lr"
+            f"the run to γ = 1 diverged at step {run.diverged['step']}, so there is no frontier; lower lr"
         )
 
-    def scored(one: nn.Module) -> Scored:
-        return prepared.scorer.scores(one, split)
+    def score(candidate: nn.Module) -> Scored:
+        return prepared.scorer.scores(candidate, split)
 
     original = prepared.original()
     degree = _degree(run, model, original, split, running)
-    line = _Line(model, run, method, original, scored, degree, partial(running.settle, split, method))
+    line = _Line(model, run, method, original, score, degree, partial(running.settle, split, method))
     while line.count < points:
-        tell(line.count, points)
-        share = widest_gap(line.seen())
+        report(line.count, points)
+        share = widest_gap(line.scores())
         if share is None:
             break
-        line.look(share)
-    tell(points, points)
-    cost = Cost(runs=1, scored=line.count, scoring=_scoring(prepared, method))
+        line.add(share)
+    report(points, points)
+    cost = Cost(runs=1, scored=line.count, scoring=_scoring_cost(prepared, method))
     return Continuation(line.results(), line.shares, original, cost)
 
 
 def widest_gap(seen: Sequence[tuple[float, float, float]]) -> float | None:
-    """The middle of the two neighbours that lie farthest apart in RA or in the degree of forgetting.
+    """The middle of the widest gap between neighbours in RA or in the degree of forgetting.
 
     Args:
-        seen: (share, RA, degree) in the order of the shares.
+        seen: (share, RA, degree) of each point, sorted by share.
 
     Returns:
-        A share between two that are there; None if no two neighbours differ, or only such as are next to each other.
+        A new share; None if all gaps are zero or too narrow to halve.
     """
     gaps = [
         (max(abs(b[1] - a[1]), abs(b[2] - a[2])), (a[0] + b[0]) / 2)
         for a, b in itertools.pairwise(seen)
         if b[0] - a[0] > NARROWEST
     ]
-    # Of equal gaps the first, which leaves most on the side of the original.
+    # Ties go to the gap closest to the original.
     width, middle = max(gaps, key=lambda gap: (gap[0], -gap[1]), default=(0.0, 0.0))
     return middle if width > 0 else None
 
@@ -150,7 +148,7 @@ class _Point(NamedTuple):
 
 
 class _Line:
-    """Models between the original and a run, by their share of the way."""
+    """Scored models on the line between the original and a run."""
 
     def __init__(
         self,
@@ -158,16 +156,16 @@ class _Line:
         run: Result,
         method: SteerableDescent,
         original: Scored,
-        scored: Callable[[nn.Module], Scored],
+        score: Callable[[nn.Module], Scored],
         degree: Degree,
         settle: Callable[[nn.Module], None],
     ) -> None:
         self._run, self._method = run, method
-        self._scored, self._degree, self._settle = scored, degree, settle
+        self._score, self._degree, self._settle = score, degree, settle
         self._segment = Segment(start)
         self._segment.set_end(run.model)
         first = copy.deepcopy(run.model)
-        # The run's own modes and flags, the original's weights and buffers.
+        # Keep the run's modes and flags, with the original's weights and buffers.
         first.load_state_dict(start.state_dict())
         self._points: dict[float, _Point] = {}
         self._put(0.0, first, original, 0.0)
@@ -181,16 +179,16 @@ class _Line:
     def shares(self) -> tuple[float, ...]:
         return tuple(sorted(self._points))
 
-    def seen(self) -> list[tuple[float, float, float]]:
-        found = ((share, self._points[share]) for share in self.shares)
-        return [(share, point.scores.ra, point.degree) for share, point in found]
+    def scores(self) -> list[tuple[float, float, float]]:
+        points = ((share, self._points[share]) for share in self.shares)
+        return [(share, point.scores.ra, point.degree) for share, point in points]
 
-    def look(self, share: float) -> None:
+    def add(self, share: float) -> None:
         started = time.perf_counter()
         model = copy.deepcopy(self._run.model)
         self._segment.interpolate(model, share)
         self._settle(model)
-        scores = self._scored(model)
+        scores = self._score(model)
         self._put(share, model, scores, time.perf_counter() - started)
 
     def _put(self, share: float, model: nn.Module, scores: Scored, seconds: float) -> None:
@@ -206,7 +204,7 @@ class _Line:
             scores=point.scores,
             method=replace(self._method, gamma=round(gamma_for(point.degree), 4)),
             history=self._run.history if share == 1 else {},
-            # What it takes to have this model: the run that the line leads to.
+            # Every point but the original needs the whole run.
             seconds=self._run.seconds if share else 0.0,
             evaluation_seconds=point.seconds,
             diverged=None,
@@ -215,23 +213,23 @@ class _Line:
 
 
 def _degree(run: Result, original: nn.Module, before: Scored, split: ForgetSplit, running: Running) -> Degree:
-    """Which share of what γ = 1 asks for a point has forgotten; a run that fell short says so by it, too."""
+    """Create the degree measure. It is relative to the requested degree, so a run that fell short is below 1."""
     if not run.method.uses_validation(split.kind, running.task):
         return lambda model, scores: _share(scores.ua, before.ua, 1.0)
 
-    def doubt(model: nn.Module) -> float:
+    def uncertainty(model: nn.Module) -> float:
         with evaluating(model):
-            seen = predictions(
+            found = predictions(
                 model, split.train, split.forget_indices, running.task,
                 workers=running.workers, replicas=running.replicas,
             )  # fmt: skip
-        return float(1 - seen.confidence.mean())
+        return float(1 - found.confidence.mean())
 
-    # A run that had nothing to forget has no history, and its line no length.
+    # A run with nothing to forget has an empty history.
     asked = run.history.get("asked")
-    start = doubt(original)
+    start = uncertainty(original)
     most = float(asked[-1]) if asked else start
-    return lambda model, scores: _share(doubt(model), start, most)
+    return lambda model, scores: _share(uncertainty(model), start, most)
 
 
 def _share(reached: float, start: float, most: float) -> float:
@@ -239,26 +237,26 @@ def _share(reached: float, start: float, most: float) -> float:
 
 
 def to_the_end(method: Method, points: int | None = None) -> SteerableDescent:
-    """The method at γ = 1.
+    """The method with γ = 1.
 
     Raises:
-        GradPivotError: for a method that is not under the dial, or fewer than two points.
+        GradPivotError: If the method does not use the dial, or ``points`` is less than two.
     """
     if not isinstance(method, SteerableDescent) or not method.is_dialled:
         raise GradPivotError(
-            f"a quick trace follows the dial, and {method.label} is not under it; use CUP(), or WS and others with "
-            f"gamma=1, or a plain trace"
+            f"a quick trace needs the dial, which {method.label} does not use; use CUP(), set gamma=1 for WS and other "
+            f"methods, or trace without quick"
         )
     if points is not None and points < 2:
-        raise GradPivotError(f"a quick trace of {points} points has no line; ask for 2 or more")
+        raise GradPivotError(f"a quick trace of {points} points is too short; use 2 or more")
     return replace(method, gamma=1.0)
 
 
-def _scoring(prepared: Prepared, method: SteerableDescent) -> float:
-    """Scoring a model, in plain runs."""
+def _scoring_cost(prepared: Prepared, method: SteerableDescent) -> float:
+    """Cost of scoring a model, in plain runs."""
     split = prepared.split
     passes = prepared.scorer.passes(split)
     if method.uses_validation(split.kind, prepared.running.task):
-        # The doubt about records takes a pass of its own.
+        # Measuring the uncertainty of records takes another pass over the forget set.
         passes += len(split.forget_indices)
     return FORWARD * passes / method.gradients(split)

@@ -1,4 +1,4 @@
-"""Looking at models that are scored as a whole, such as generators by their samples."""
+"""Scores during a search for models that are not scored set by set, such as generators."""
 
 from __future__ import annotations
 
@@ -19,38 +19,37 @@ __all__ = ["ScoreLooker"]
 
 
 class ScoreLooker:
-    """Looks through a scorer, for a search that steers by it.
+    """Measures scores with a scorer, and counts the cost.
 
-    A look at a generator draws samples, which takes many times what a prediction takes: what looks cost is counted, and
-    does not shorten the search.
+    Sampling from a generator costs far more than a prediction, so the cost does not count towards the budget.
 
     Args:
         scorer: Scores models.
-        split: What is forgotten.
-        plain: Per-sample gradients of a plain run, the unit in which the cost of scoring is reported.
+        split: The data to forget and to retain.
+        plain: Per-sample gradients of a plain run, the unit of cost.
     """
 
     tells_degree = False
-    """UA of samples is no degree of forgetting: guidance draws a clear picture from half of what the label says."""
+    """UA of samples is not the degree of forgetting: with guidance, a half-forgotten class still looks clear."""
     is_limited = False
 
     def __init__(self, scorer: Scorer, split: ForgetSplit, plain: float) -> None:
         self._scorer, self._split, self._plain = scorer, split, plain
         self.spent = 0.0
-        """The looks so far, in plain runs."""
+        """Cost of the measurements so far, in plain runs."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many samples are looked at."""
+        """Number of samples measured in each set."""
         return self._scorer.sizes(self._split)
 
     def look(self, model: nn.Module, metrics: Collection[str], *, quick: bool = False) -> Seen:
-        """The scores that a search may ask for; all come from one look, whatever is asked for.
+        """Measure all metrics of the scorer, unless ``metrics`` is empty.
 
         Args:
-            model: In any mode.
-            metrics: Which of them.
-            quick: No look is quicker than another.
+            model: The model, in any mode.
+            metrics: Names of metrics.
+            quick: Ignored.
         """
         if not metrics:
             return Seen()

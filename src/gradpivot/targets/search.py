@@ -1,14 +1,14 @@
-r"""The closed loop: from conditions on scores to weights that meet them, or to what stands in the way.
+r"""Closed-loop search for weights that meet the conditions ``until`` and ``keep``.
 
-1. A method under the dial runs towards the degree of forgetting that ``until`` asks for, a little beyond it.
-2. Forward passes along the line θ₀ + s(θ₁ − θ₀) find the smallest share s at which all of ``until`` holds. What is
-   forgotten beyond that would only cost what should be kept.
-3. If ``keep`` fails there, a shorter run begins at that point, holds the degree and repairs; then 2. again.
-4. If the budget ends first, the point is returned that holds ``keep`` and is nearest to ``until``, with the condition
-   that binds.
+1. Run a method with the dial to slightly more than the degree of forgetting that ``until`` requires.
+2. Walk back along the line θ₀ + s(θ₁ − θ₀), with forward passes only, to the smallest share s at which ``until`` holds.
+   Forgetting more would only hurt the retain set.
+3. If ``keep`` fails there, start a shorter repair run from that point, which holds the degree, and repeat step 2.
+4. If the budget is spent first, return the best compromise, which meets ``keep`` and is closest to ``until``, and the
+   binding condition.
 
-Every look is at forget, retain and validation data, or at a generator's samples. The cost of everything is counted in
-plain runs, and ends at ``BUDGET``; looks at samples are counted, and not limited by it.
+Scores are measured on forget, retain and validation data, or on a generator's samples. The cost of runs and
+measurements is counted in plain runs and limited by ``BUDGET``; sampling from a generator is not limited.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 __all__ = ["BUDGET", "Found", "Place", "Run", "Search", "Try"]
 
 BUDGET = 3.0
-"""What all of it may cost, in plain runs."""
+"""Maximum cost of a search, in plain runs."""
 MOST_RUNS = 3
-BEYOND = 0.02
-"""How far beyond the degree that is asked for a run aims: what is too much is walked back by forward passes."""
-NEAR = 0.01
-"""A landing is near enough if ``until`` holds with no more than this to spare."""
-LOOKS = 8
-"""Looks along a line, at most."""
-REPAIR = 0.4
-"""The share of a run's epochs that a repair takes at most: it has nowhere to go, and little to undo."""
+OVERSHOOT = 0.02
+"""A run aims this far beyond the required degree; walking back is cheap."""
+MARGIN_TOLERANCE = 0.01
+"""Stop walking back when ``until`` holds by at most this margin."""
+MAX_MEASUREMENTS = 8
+"""Maximum number of measurements along a line."""
+REPAIR_SHARE = 0.4
+"""Maximum length of a repair run, as a share of a plain run."""
 _SCAN = (0.75, 0.5, 0.25)
 
 Run = Callable[[int, "Method", "nn.Module"], "Outcome"]
@@ -53,12 +53,12 @@ Run = Callable[[int, "Method", "nn.Module"], "Outcome"]
 
 @dataclass(frozen=True)
 class Place:
-    """A point on the line between the original and the end of a run, and what was seen there.
+    """A point on the line between the original and the end of a run.
 
     Attributes:
-        run: Which run's line, from 1 on; 0 for the original itself.
-        share: s of θ₀ + s(θ₁ − θ₀).
-        seen: The scores that were looked at.
+        run: Number of the run, from 1; 0 for the original.
+        share: s in θ₀ + s(θ₁ − θ₀).
+        seen: The scores measured there.
     """
 
     run: int
@@ -68,15 +68,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Try:
-    """One run on the way.
+    """One run of a search.
 
     Attributes:
-        method: What was run.
-        start: Where it began.
-        landed: The place on its line that was looked at closely: where ``until`` holds with the least forgetting, or
-            the end if it holds nowhere.
+        method: The method and its settings.
+        start: The place it started from.
+        landed: The place on its line where ``until`` holds with the least forgetting, or the end if there is none.
         reached: Whether ``until`` holds there.
-        diverged: None, or the step and the reason.
+        diverged: Step and reason if the run diverged, else None.
     """
 
     method: Method
@@ -86,7 +85,7 @@ class Try:
     diverged: dict[str, Any] | None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able, for provenance."""
+        """A JSON-able dictionary."""
         return {
             "method": self.method.to_dict(),
             "start": {"run": self.start.run, "share": self.start.share},
@@ -99,18 +98,18 @@ class Try:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """How a search ended.
+    """The result of a search.
 
     Attributes:
-        place: Where.
-        model: The weights of that place.
+        place: The place found.
+        model: The model at that place.
         met: Whether all conditions hold there.
-        binding: The condition that could not be met beside the others; None if all are.
-        binding_seen: What was seen where it failed; None likewise.
-        tries: The runs that were made.
-        history: Telemetry of the run whose line the place is on; empty if nothing ran.
-        seconds: Wall-clock of runs and looks.
-        cost: All of it in plain runs.
+        binding: The condition that could not be met together with the others; None if all are met.
+        binding_seen: The scores where it failed; None if all conditions are met.
+        tries: The runs of the search.
+        history: Telemetry of the run that the place belongs to; empty for the original.
+        seconds: Time of runs and measurements.
+        cost: Total cost in plain runs.
     """
 
     place: Place
@@ -128,12 +127,12 @@ class Search:
     """One search for a model that meets the targets.
 
     Args:
-        model: The original; it is not changed.
+        model: The original model; not modified.
         method: The method to run. With the dial, γ is set from the targets; any other method runs once, unchanged.
         targets: The conditions to meet.
-        looker: Scores models.
-        run: Makes a run.
-        settle: Puts in order what weights that were moved by hand need, such as BatchNorm's statistics.
+        looker: Measures scores.
+        run: Executes a run.
+        settle: Called after interpolating weights, for example to recompute BatchNorm statistics.
     """
 
     def __init__(
@@ -153,25 +152,25 @@ class Search:
         self._tries: list[Try] = []
         self._places: list[Place] = []
         self._run_cost = self._run_seconds = 0.0
-        self._landing_cost = self._until_cost = self._keep_cost = 0.0
+        self._walk_back_cost = self._until_cost = self._keep_cost = 0.0
 
     @property
     def cost(self) -> float:
-        """What was spent so far, in plain runs."""
+        """Cost so far, in plain runs."""
         return self._run_cost + self._looker.spent
 
     def go(self) -> Found:
-        """Run and walk until the targets are met, or the budget is spent."""
+        """Search until the targets are met or the budget is spent."""
         started = time.perf_counter()
-        place = self._look(Place(0, 0.0, Seen()), self._until)
+        place = self._measure(Place(0, 0.0, Seen()), self._until)
         reached = self._reached(place)
         if reached:
-            place = self._look_closely(place)
+            place = self._measure_fully(place)
         while not (reached and self._kept(place)):
             method = self._next_method(place, reached)
             if method is None:
                 break
-            place, reached = self._try(method, place)
+            place, reached = self._execute(method, place)
         met = reached and self._kept(place)
         binding, binding_seen = (None, None) if met else self._binding(place)
         if not met:
@@ -179,7 +178,7 @@ class Search:
         elapsed = time.perf_counter() - started
         return Found(
             place=place,
-            model=self._at(place),
+            model=self._model_at(place),
             met=met,
             binding=binding,
             binding_seen=binding_seen,
@@ -189,145 +188,145 @@ class Search:
             cost=self.cost,
         )
 
-    # What to run next
+    # Choosing and executing runs
 
     @property
-    def _can_aim(self) -> bool:
+    def _is_dialled(self) -> bool:
         return self._method.is_dialled
 
     def _next_method(self, place: Place, reached: bool) -> Method | None:
-        """The run that comes next, as long as the budget allows one."""
-        if not self._tries and not self._can_aim:
+        """The next run; None if the budget does not allow another."""
+        if not self._tries and not self._is_dialled:
             return self._method
-        if len(self._tries) == MOST_RUNS or not self._can_aim:
+        if len(self._tries) == MOST_RUNS or not self._is_dialled:
             return None
         assert isinstance(self._method, SteerableDescent)
-        # What a condition takes is paid for; what it may cost is for ``keep`` to say.
-        whole = 1.0 if self._method.budget is None else self._method.budget
-        # A condition may ask for more than never-seen data show, and UA is the degree of misclassification.
-        method = replace(self._method, gamma=self._gamma(place, reached), budget=whole, goal="misclassified")
+        # Use the full retain-loss budget: ``keep`` limits the damage.
+        budget = 1.0 if self._method.budget is None else self._method.budget
+        # Conditions are on UA, and may require more forgetting than the goal ``unseen`` reaches.
+        method = replace(self._method, gamma=self._gamma(place, reached), budget=budget, goal="misclassified")
         if not self._tries:
             return method
-        left = self._budget - self.cost - self._landing_cost - self._retreat_cost
-        return _shortened(method, min(left, REPAIR if reached else 1.0))
+        remaining = self._budget - self.cost - self._walk_back_cost - self._retreat_cost
+        return _shorten(method, min(remaining, REPAIR_SHARE if reached else 1.0))
 
     def _gamma(self, place: Place, reached: bool) -> float:
-        """γ of a run that begins at ``place`` and ends a little beyond what is asked for."""
+        """γ of a run from ``place`` to slightly beyond the required degree."""
         if not self._looker.tells_degree:
             return 0.0 if reached else 1.0
-        degree, asked = place.seen.ua or 0.0, self._targets.asked_ua()
+        degree, required = place.seen.ua or 0.0, self._targets.asked_ua()
         if reached:
-            asked = max(degree, asked or 0.0)
-        # Other scores do not tell the degree they take, and a run that fell short would do so again: then all of it is
-        # forgotten, and the walk back tells.
+            required = max(degree, required or 0.0)
+        # Forget everything and walk back if the required degree is unknown (conditions on other scores), or if the
+        # last run fell short.
         fell_short = bool(self._tries) and not reached
-        aim = 1.0 if asked is None or fell_short else asked + BEYOND
+        aim = 1.0 if required is None or fell_short else required + OVERSHOOT
         return round(gamma_for((min(aim, 1.0) - degree) / (1 - degree)), 4) if degree < 1 else 0.0
 
-    def _try(self, method: Method, start: Place) -> tuple[Place, bool]:
-        """Run, and walk back to the smallest share at which ``until`` holds; where, and whether it does."""
-        began = time.perf_counter()
-        outcome = self._run(len(self._tries) + 1, method, self._at(start))
-        self._run_seconds += outcome.seconds - (time.perf_counter() - began)
-        self._run_cost += _length(method) / _length(self._method)
+    def _execute(self, method: Method, start: Place) -> tuple[Place, bool]:
+        """Execute a run and walk back; returns the place and whether ``until`` holds there."""
+        run_started = time.perf_counter()
+        outcome = self._run(len(self._tries) + 1, method, self._model_at(start))
+        self._run_seconds += outcome.seconds - (time.perf_counter() - run_started)
+        self._run_cost += _run_length(method) / _run_length(self._method)
         segment = Segment(self._original)
         segment.set_end(outcome.model)
         self._lines.append((segment, outcome))
         before = self.cost
-        landed = self._look_closely(self._landing(len(self._lines)))
+        landed = self._measure_fully(self._walk_back(len(self._lines)))
         reached = self._reached(landed)
-        self._landing_cost = self.cost - before
+        self._walk_back_cost = self.cost - before
         self._tries.append(Try(method, start, landed, reached, outcome.diverged))
         return landed, reached
 
-    # Walking
+    # Walking back
 
-    def _landing(self, run: int) -> Place:
-        """The smallest share of a run's line at which ``until`` holds; the end if it holds nowhere."""
-        end = self._look(Place(run, 1.0, Seen()), self._until)
-        high = end if self._reached(end) else self._before_overshoot(run)
+    def _walk_back(self, run: int) -> Place:
+        """The place with the smallest share of a run at which ``until`` holds; the end if there is none."""
+        end = self._measure(Place(run, 1.0, Seen()), self._until)
+        high = end if self._reached(end) else self._scan_before_overshoot(run)
         if high is None:
             return end
         low = self._places[0]
-        for look in range(LOOKS):
-            is_near = self._spare(high.seen) <= NEAR or self._reached(low)
-            if is_near or not self._can_look:
+        for iteration in range(MAX_MEASUREMENTS):
+            converged = self._margin(high.seen) <= MARGIN_TOLERANCE or self._reached(low)
+            if converged or not self._can_measure:
                 break
-            place = self._look(Place(run, self._between(low, high, look), Seen()), self._until)
+            place = self._measure(Place(run, self._next_share(low, high, iteration), Seen()), self._until)
             low, high = (low, place) if self._reached(place) else (place, high)
         return high
 
-    def _before_overshoot(self, run: int) -> Place | None:
-        """A place on the line at which ``until`` holds though it does not at the end; None if none is seen."""
+    def _scan_before_overshoot(self, run: int) -> Place | None:
+        """Scan a line for a place at which ``until`` holds although it fails at the end; None if there is none."""
         for share in _SCAN if self._targets.may_overshoot else ():
-            if not self._can_look:
+            if not self._can_measure:
                 break
-            place = self._look(Place(run, share, Seen()), self._until)
+            place = self._measure(Place(run, share, Seen()), self._until)
             if self._reached(place):
                 return place
         return None
 
     @property
     def _retreat_cost(self) -> float:
-        """The price of a retreat: quick looks for one close look's worth, a close look, and one at the original."""
+        """Cost to reserve for a retreat: quick measurements, a full one, and one of the original."""
         return self._until_cost + 3 * self._keep_cost
 
     @property
-    def _can_look(self) -> bool:
-        """Whether a landing can afford a look and still the close look at its end, and a retreat."""
+    def _can_measure(self) -> bool:
+        """Whether the budget allows another measurement, the final full measurement and a retreat."""
         return self.cost + self._until_cost + self._keep_cost + self._retreat_cost <= self._budget
 
-    def _between(self, low: Place, high: Place, look: int) -> float:
-        """By turns where a straight line through the two margins has half of what is near, and the middle."""
-        below, above = self._spare(low.seen), self._spare(high.seen)
-        part = 0.5 if look % 2 else (NEAR / 2 - below) / (above - below)
+    def _next_share(self, low: Place, high: Place, iteration: int) -> float:
+        """The next share to measure: false position and bisection in turn."""
+        below, above = self._margin(low.seen), self._margin(high.seen)
+        part = 0.5 if iteration % 2 else (MARGIN_TOLERANCE / 2 - below) / (above - below)
         return low.share + (high.share - low.share) * min(max(part, 0.1), 0.9)
 
     def _compromise(self, place: Place) -> Place:
-        """The place that holds ``keep`` and is nearest to ``until``, of all that were seen."""
+        """The measured place that meets ``keep`` and is closest to ``until``."""
         if not self._kept(place):
             self._retreat(place)
-        return min(self._closely_seen, key=self._distance)
+        return min(self._fully_measured, key=self._distance)
 
     def _retreat(self, place: Place) -> None:
-        """Walk from a place at which ``keep`` fails towards the original, as far as it takes and no further."""
+        """Walk from a place at which ``keep`` fails towards the original until it holds, by bisection."""
         keep = self._targets.metrics_keep
         low, high = 0.0, place.share
-        # After the quick looks there is a close one, and one at the original if that fails.
+        # Reserve a full measurement after the quick ones, and one of the original in case it fails.
         quick, budget = self._keep_cost, self._budget - self._until_cost - 2 * self._keep_cost
         while place.run:
-            for _ in range(LOOKS // 2):
+            for _ in range(MAX_MEASUREMENTS // 2):
                 before = self.cost
                 if before + quick > budget:
                     break
                 middle = Place(place.run, (low + high) / 2, Seen())
-                seen = self._looker.look(self._at(middle), keep, quick=True)
+                seen = self._looker.look(self._model_at(middle), keep, quick=True)
                 quick = self.cost - before
                 low, high = (middle.share, high) if self._kept(replace(middle, seen=seen)) else (low, middle.share)
-            found = self._look_closely(Place(place.run, low, Seen())) if low else None
+            found = self._measure_fully(Place(place.run, low, Seen())) if low else None
             if found is None or self._kept(found):
                 break
             low, high = 0.0, low
-        if not any(self._kept(seen) for seen in self._closely_seen):
-            self._look_closely(self._places[0])
+        if not any(self._kept(seen) for seen in self._fully_measured):
+            self._measure_fully(self._places[0])
 
     @property
-    def _closely_seen(self) -> list[Place]:
-        """The places of which ``keep`` is known too."""
+    def _fully_measured(self) -> list[Place]:
+        """The places at which ``keep`` was measured too."""
         return [p for p in self._places if self._targets.metrics_keep <= p.seen.to_dict().keys()]
 
     def _distance(self, place: Place) -> tuple[float, float]:
-        """By how much ``keep`` fails, and then by how much ``until`` does."""
+        """The largest shortfall in ``keep``, then in ``until``."""
 
-        def of(conditions: Sequence[Condition]) -> float:
+        def largest(conditions: Sequence[Condition]) -> float:
             return max((shortfall(c, place.seen) for c in conditions if not c.holds(place.seen)), default=0.0)
 
-        return of(self._targets.keep), of(self._targets.until)
+        return largest(self._targets.keep), largest(self._targets.until)
 
-    # What a place is like
+    # Measuring places
 
     def _binding(self, place: Place) -> tuple[Condition | None, Seen]:
-        """The condition that fails beside the others: one of ``keep`` if ``until`` was reached, else one of that."""
+        """The binding condition, in ``keep`` if ``until`` was reached, else in ``until``, and the scores there."""
         reached = [t.landed for t in self._tries if t.reached] or ([place] if self._reached(place) else [])
         if reached:
             nearest = min(reached, key=self._distance)
@@ -340,24 +339,24 @@ class Search:
     def _kept(self, place: Place) -> bool:
         return all(condition.holds(place.seen) for condition in self._targets.keep)
 
-    def _spare(self, seen: Seen) -> float:
-        """By how much ``until`` holds; negative where it does not."""
+    def _margin(self, seen: Seen) -> float:
+        """The margin by which ``until`` holds; negative if it fails."""
         return min(-shortfall(condition, seen) for condition in self._targets.until)
 
-    def _look_closely(self, place: Place) -> Place:
-        """The place with all scores seen that a condition is about."""
-        place = self._look(place, self._until)
+    def _measure_fully(self, place: Place) -> Place:
+        """The place with all metrics in the conditions measured."""
+        place = self._measure(place, self._until)
         before = self.cost
-        place = self._look(place, self._targets.metrics_keep)
+        place = self._measure(place, self._targets.metrics_keep)
         self._keep_cost = max(self._keep_cost, self.cost - before)
         return place
 
-    def _look(self, place: Place, metrics: Collection[str]) -> Place:
-        """The place with these scores seen too, kept for a compromise."""
+    def _measure(self, place: Place, metrics: Collection[str]) -> Place:
+        """The place with these metrics measured too; recorded as a candidate for a compromise."""
         missing = set(metrics) - place.seen.to_dict().keys()
         if missing:
             before = self.cost
-            seen = place.seen.with_more(self._looker.look(self._at(place), missing))
+            seen = place.seen.with_more(self._looker.look(self._model_at(place), missing))
             place = replace(place, seen=seen)
             if missing == self._until:
                 self._until_cost = max(self._until_cost, self.cost - before)
@@ -365,8 +364,8 @@ class Search:
         self._places.insert(0 if place.run == 0 else len(self._places), place)
         return place
 
-    def _at(self, place: Place) -> nn.Module:
-        """A model with the weights of a place."""
+    def _model_at(self, place: Place) -> nn.Module:
+        """A model with the weights at a place."""
         if place.run == 0:
             return copy.deepcopy(self._original)
         segment, outcome = self._lines[place.run - 1]
@@ -377,16 +376,16 @@ class Search:
         return model
 
 
-def _length(method: Method) -> float:
-    """How long a run is, in what its own length is given in."""
+def _run_length(method: Method) -> float:
+    """Length of a run in epochs or iterations."""
     epochs: int = getattr(method, "epochs", 1)
     iterations: int | None = getattr(method, "iterations", None)
     return float(epochs if iterations is None else iterations)
 
 
-def _shortened(method: SteerableDescent, share: float) -> Method | None:
-    """The method with so much of its length, or None if that is no whole epoch or iteration."""
-    length = int(share * _length(method))
+def _shorten(method: SteerableDescent, share: float) -> Method | None:
+    """The method with this share of its length; None if that is less than one epoch or iteration."""
+    length = int(share * _run_length(method))
     if length < 1:
         return None
     return replace(method, epochs=length) if method.iterations is None else replace(method, iterations=length)

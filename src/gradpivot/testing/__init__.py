@@ -1,4 +1,4 @@
-"""For us and for people who add methods: a contract every method must keep, and tiny problems with known answers."""
+"""Tests for your own methods: a contract that every method must satisfy, and tiny problems."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What every method must do, as a test class to inherit from.
+"""The contract of unlearning methods, as a test class to inherit from.
 
 Example:
     class TestMine(MethodContract):
@@ -33,7 +33,7 @@ __all__ = ["MethodContract"]
 
 
 class _Recorded(Dataset[Any]):
-    """A dataset that remembers which samples were read."""
+    """A dataset that records which samples are read."""
 
     def __init__(self, dataset: TensorDataset) -> None:
         self._dataset = dataset
@@ -48,17 +48,17 @@ class _Recorded(Dataset[Any]):
         return len(self._dataset)
 
 
-class _Stop(Exception):  # noqa: N818 - stands for a kill
+class _Stop(Exception):  # noqa: N818 - simulates a kill
     pass
 
 
 class MethodContract:
-    """Inherit, set :attr:`method` to settings that forget on a tiny problem, and run pytest.
+    """Subclass it, set :attr:`method` to a configuration that forgets the tiny problem, and run pytest.
 
     Attributes:
         method: The method under test.
-        least_ua: What it must reach on the tiny problem.
-        least_ra: What it must keep there.
+        least_ua: Minimum UA on the tiny problem.
+        least_ra: Minimum RA on the tiny problem.
     """
 
     method: ClassVar[Method]
@@ -66,21 +66,21 @@ class MethodContract:
     least_ra: ClassVar[float] = 0.9
 
     def split(self) -> ForgetSplit:
-        """Forget one of three blobs."""
+        """A split that forgets one of three blobs."""
         return ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
 
     def run(self, method: Method | None = None, **options: Any) -> Any:
-        """One run on the tiny problem."""
+        """Run a method on the tiny problem."""
         return run_method(trained(), self.split(), method or self.method, Running(factory=TinyNet, **options))
 
     def test_forgets_and_keeps(self) -> None:
-        """On separable data there is no excuse."""
+        """Separable data: UA and RA reach their minimum."""
         scores = self.run().scores
         assert scores.ua >= self.least_ua
         assert scores.ra >= self.least_ra
 
     def test_same_seed_same_weights(self) -> None:
-        """Bit-identical, dropout and all; and another seed is another run."""
+        """The same seed gives bit-identical results, including dropout; another seed gives others."""
         first, second, other = self.run(seed=1), self.run(seed=1), self.run(seed=2)
         assert _equal(first.model, second.model)
         assert first.history == second.history
@@ -88,7 +88,7 @@ class MethodContract:
         assert self.method.one_shot or not _equal(first.model, other.model)
 
     def test_workers_change_nothing(self) -> None:
-        """Streamed data (not tensors) with and without worker processes."""
+        """Streamed data give the same results with and without worker processes."""
         samples = [(x, int(y)) for x, y in zip(*blobs(per_class=20).tensors, strict=True)]
         split = ForgetSplit.by_class(samples, blobs(seed=1), 0, data_id="workers")
         short = replace(self.method, epochs=1) if isinstance(self.method, Descent) else self.method
@@ -97,8 +97,8 @@ class MethodContract:
         assert runs[0].scores == runs[1].scores
 
     def test_interrupted_and_resumed_equals_uninterrupted(self, tmp_path: Path) -> None:
-        """Killed in the middle of a step, continued from the checkpoint: the same weights and history."""
-        whole = self.run()
+        """A run killed during a step resumes from its checkpoint with the same weights and history."""
+        uninterrupted = self.run()
         calls = 0
 
         def kill(done: int, total: int) -> None:
@@ -113,18 +113,18 @@ class MethodContract:
         except _Stop:
             assert checkpoint.exists() != self.method.one_shot
         resumed = self.run(checkpoint=checkpoint, checkpoint_seconds=0)
-        assert _equal(whole.model, resumed.model)
-        assert whole.history == resumed.history
+        assert _equal(uninterrupted.model, resumed.model)
+        assert uninterrupted.history == resumed.history
         assert not checkpoint.exists()
 
     def test_never_reads_the_test_data(self) -> None:
-        """The test set raises when touched."""
+        """Unlearning doesn't read the test set, which raises on access."""
         test = Guarded(torch.zeros(9, 4), torch.zeros(9, dtype=torch.long))
         split = ForgetSplit.by_class(blobs(), test, 0, data_id="guarded")
         Loop(factory=TinyNet).run(self.method, trained(), Classification(), split)
 
     def test_reads_what_it_declares(self) -> None:
-        """Forget and retain samples only if it needs them, and all retain samples if it says so."""
+        """Reads exactly the sets given by ``needs_forget``, ``needs_retain`` and ``uses_all_retain``."""
         recorded = _Recorded(blobs(per_class=20))
         split = ForgetSplit.by_class(recorded, blobs(seed=1), 0, data_id="recorded")
         recorded.read.clear()
@@ -136,7 +136,7 @@ class MethodContract:
             assert recorded.read >= set(split.retain_indices.tolist())
 
     def test_original_and_caller_are_left_alone(self) -> None:
-        """Weights, buffers, modes, requires_grad, gradients and random state are as before."""
+        """Doesn't change the original's weights, buffers, modes and gradients, or the caller's random state."""
         model = trained()
         model.layers[3].train()  # type: ignore[index,union-attr]
         before, modes = copy.deepcopy(model.state_dict()), [m.training for m in model.modules()]
@@ -155,21 +155,21 @@ class MethodContract:
             assert new.grad is None
 
     def test_the_architecture_stays(self) -> None:
-        """The same names and shapes afterwards, and as many outputs."""
+        """Modules, parameter names, shapes and the number of outputs don't change."""
         model, result = trained(), self.run().model
         assert _shapes(result) == _shapes(model)
         assert result(blobs().tensors[0]).shape == (120, 3)
         assert [type(m) for m in result.modules()] == [type(m) for m in model.modules()]
 
     def test_a_head_that_cannot_be_found_is_explained(self) -> None:
-        """Outputs that no linear layer makes: a method that changes them says which setting names the layer."""
+        """If the output layer is not linear, a method that changes it names the setting to use."""
         if not self.method.changes_head:
             return
         with pytest.raises(GradPivotError, match="set head"):
             run_method(nn.Sequential(trained(), nn.Hardtanh()), self.split(), self.method)
 
     def test_frozen_weights_stay(self) -> None:
-        """A parameter with requires_grad=False is bit-identical afterwards."""
+        """A parameter with ``requires_grad=False`` doesn't change."""
         if self.method.starts_over:
             return
         model = trained()
@@ -179,7 +179,7 @@ class MethodContract:
         assert not next(result.model.parameters()).requires_grad
 
     def test_configuration_round_trips(self) -> None:
-        """Through JSON and through the command line."""
+        """Settings survive JSON and the command line."""
         from gradpivot.cli.parser import parse
 
         as_json = json.loads(json.dumps(self.method.to_dict()))
@@ -194,7 +194,7 @@ class MethodContract:
         assert parse(words).method == self.method
 
     def test_is_registered(self) -> None:
-        """Found by its name."""
+        """The method is found by its name."""
         assert method_class(self.method.name) is type(self.method)
 
     def test_protocols(self) -> None:
@@ -208,7 +208,7 @@ class MethodContract:
         )
 
     def test_one_sample(self) -> None:
-        """The smallest forget set there is; train-mode BatchNorm cannot take it and must say so."""
+        """A forget set of one sample works; train-mode BatchNorm doesn't support it and must say so."""
         split = ForgetSplit.by_index(blobs(), blobs(seed=1), [0])
         if getattr(self.method, "batchnorm", "frozen") != "frozen" and self.method.needs_forget:
             with pytest.raises(GradPivotError, match="use batchnorm='frozen'"):
@@ -218,12 +218,12 @@ class MethodContract:
         assert result.point().classification.n_forget == 1
 
     def test_nothing_to_forget_is_an_error(self) -> None:
-        """An empty forget set is refused before anything runs."""
+        """An empty forget set is rejected before the run."""
         with pytest.raises(GradPivotError, match="empty"):
             ForgetSplit.by_index(blobs(), blobs(seed=1), [])
 
     def test_non_finite_loss_ends_as_diverged(self) -> None:
-        """With NaN in the data, the run reports step and reason, and has finite weights and zero scores."""
+        """With NaN in the data, the run reports step and reason, with finite weights and zero scores."""
         features, labels = blobs().tensors
         poisoned = features.clone()
         poisoned[:] = math.nan
@@ -239,8 +239,8 @@ class MethodContract:
 
 
 def _equal(first: nn.Module, second: nn.Module) -> bool:
-    mine, theirs = first.state_dict(), second.state_dict()
-    return all(torch.equal(value, theirs[name]) for name, value in mine.items())
+    left, right = first.state_dict(), second.state_dict()
+    return all(torch.equal(value, right[name]) for name, value in left.items())
 
 
 def _shapes(model: nn.Module) -> dict[str, torch.Size]:
@@ -248,6 +248,6 @@ def _shapes(model: nn.Module) -> dict[str, torch.Size]:
 
 
 def _numpy_state() -> np.ndarray:
-    """The numbers of NumPy's legacy global generator, which people's datasets draw from."""
+    """State of NumPy's legacy global generator, which users' datasets may draw from."""
     state: np.ndarray = np.random.get_state(legacy=False)["state"]["key"].copy()  # noqa: NPY002
     return state

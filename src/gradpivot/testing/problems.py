@@ -1,4 +1,4 @@
-"""Tiny problems: separable blobs and a network with dropout and BatchNorm that learns them in half a second."""
+"""Tiny problems: separable blobs, and a network with dropout and BatchNorm that trains in half a second."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Guarded", "TinyNet", "blobs", "trained"]
 
 
 class TinyNet(nn.Module):
-    """4 features to 3 classes, with the two layers that make unlearning code go wrong."""
+    """An MLP from 4 features to 3 classes, with BatchNorm and dropout."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Features (n, 4) to logits (n, 3)."""
+        """Map features (n, 4) to logits (n, 3)."""
         logits: torch.Tensor = self.layers(features)
         return logits
 
@@ -40,15 +40,15 @@ def blobs(per_class: int = 40, seed: int = 0) -> TensorDataset:
 
 
 class Guarded(TensorDataset):
-    """Test data that refuse to be read: a method that peeks at them fails loudly."""
+    """Test data that raise on access."""
 
     def __getitem__(self, index: Any) -> Any:
-        """Refuse."""
+        """Raise."""
         raise AssertionError("a method read the test data")
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """Refuse as well: this is how device-resident data are read."""
+        """Raise: data on the device are read through this property."""
         raise AssertionError("a method read the test data")
 
     @tensors.setter
@@ -75,7 +75,7 @@ def _trained() -> nn.Module:
 
 
 def trained() -> nn.Module:
-    """A :class:`TinyNet` that has learned :func:`blobs` (trained once a process, copied each time)."""
+    """A :class:`TinyNet` trained on :func:`blobs`: trained once per process and copied for each call."""
     model = TinyNet()
     model.load_state_dict(_trained().state_dict())
     return model.eval()

@@ -24,7 +24,13 @@ from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
 from gradpivot.evaluate.classifiers import membership, svc
-from gradpivot.evaluate.classifiers.membership import MIN_SVC_ACCURACY, attack_auc, svc_attack, threshold_attack
+from gradpivot.evaluate.classifiers.membership import (
+    MIN_ATTACK_ACCURACY,
+    attack_auc,
+    rmia_auc,
+    svc_attack,
+    threshold_attack,
+)
 
 STORED = Path(__file__).parent / "data" / "confidences.npz"
 HALF_A_POINT = 0.005
@@ -152,7 +158,7 @@ def test_the_limit_counts_members_and_nonmembers(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", REAL)
 def test_merged_svc_agrees_with_scikit_learns_on_real_confidences(name: str) -> None:
     sets, (share, accuracy, tight_share, _) = REAL[name]
-    assert accuracy >= MIN_SVC_ACCURACY
+    assert accuracy >= MIN_ATTACK_ACCURACY
     verdict = svc_attack(*sets)
     assert verdict.share == pytest.approx(share, abs=HALF_A_POINT)
     assert verdict.share == pytest.approx(tight_share, abs=HALF_A_POINT)
@@ -163,7 +169,7 @@ def test_merged_svc_agrees_with_scikit_learns_on_real_confidences(name: str) -> 
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_merged_svc_agrees_with_scikit_learns_on_synthetic_confidences(name: str) -> None:
     share, accuracy = SYNTHETIC[name][1]
-    assert accuracy >= MIN_SVC_ACCURACY
+    assert accuracy >= MIN_ATTACK_ACCURACY
     verdict = svc_attack(*synthetic_set(name, 10_000))
     assert verdict.share == pytest.approx(share, abs=HALF_A_POINT)
     assert verdict.accuracy == pytest.approx(accuracy, abs=HALF_A_POINT)
@@ -200,7 +206,7 @@ def test_merged_svc_agrees_with_scikit_learns_on_random_mixtures(
 
     sets = sample(member, 2000, tied), sample(nonmember, 2000, tied / 2), sample(forget, 2000, 0)
     share, accuracy = sklearn_verdict(sets)
-    if accuracy < MIN_SVC_ACCURACY:
+    if accuracy < MIN_ATTACK_ACCURACY:
         return
     verdict = svc_attack(*sets)
     if abs(verdict.share - share) > HALF_A_POINT:
@@ -233,7 +239,7 @@ def test_features_reproduce_the_kernel() -> None:
 def test_sets_that_look_alike_are_undetermined(size: int) -> None:
     draw = np.random.default_rng(1)
     verdict = svc_attack(*(draw.beta(8, 1, size) for _ in range(3)))
-    assert verdict.accuracy < MIN_SVC_ACCURACY
+    assert verdict.accuracy < MIN_ATTACK_ACCURACY
     assert not verdict.determined
 
 
@@ -384,3 +390,24 @@ def test_the_auc_says_what_it_cannot_take() -> None:
 if __name__ == "__main__" and sys.argv[1:] == ["--recompute"]:
     for set_name in SYNTHETIC:
         print(f"{set_name}: {sklearn_verdict(synthetic_set(set_name, 10_000))}", flush=True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_threshold_on_sets_that_look_alike_is_undetermined(seed):
+    draw = np.random.default_rng(seed)
+    alike = threshold_attack(draw.random(20_000), draw.random(20_000), draw.random(100))
+    assert not alike.determined
+    assert alike.accuracy < MIN_ATTACK_ACCURACY
+    assert threshold_attack(draw.uniform(0.5, 1, 500), draw.uniform(0, 0.7, 500), draw.random(100)).determined
+
+
+def test_rmia_weighs_samples_by_their_difficulty():
+    draw = np.random.default_rng(0)
+    forget, unseen = draw.uniform(0.1, 1, 50), draw.uniform(0.1, 1, 60)
+    same = rmia_auc(forget, unseen, forget[None], unseen[None], offset=1.0)
+    assert same == 0.5  # a model that is its own reference gives nothing away
+    flat = rmia_auc(forget, unseen, np.full((2, 50), 0.4), np.full((2, 60), 0.4))
+    assert flat == attack_auc(forget, unseen)
+    # Hard samples that are known are members; easy ones that are known need not be.
+    assert rmia_auc(np.full(50, 0.9), np.full(60, 0.9), np.full((1, 50), 0.2), np.full((1, 60), 0.9)) == 1.0
+    assert rmia_auc(np.zeros(3), np.zeros(3), np.zeros((1, 3)), np.zeros((1, 3)), offset=1.0) == 0.5

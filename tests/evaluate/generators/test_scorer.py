@@ -136,5 +136,5 @@ def test_a_target_of_a_generator_is_met_by_its_samples():
     assert result.steered_on == {"samples": 12, "validation_source": "half of test"}
     assert result.scores.n == 14
     assert result.pictures is not None
-    with pytest.raises(GradPivotError, match="TA is no score of SampleScorer; ask for UA and RA"):
+    with pytest.raises(GradPivotError, match="SampleScorer does not provide TA; use UA and RA"):
         unlearn(generator(), split(), method, task=TASK, scorer=scorer, until="TA>=50")

@@ -71,7 +71,7 @@ def confidence(add):
 def test_ours_are_in_the_papers_order():
     assert standing_metrics() == ("ra", "ua", "ta", "mia")
     assert standing_metrics(attacks=False) == ("ra", "ua", "ta")
-    assert steering_metrics() == ("ra", "ua", "ta", "mia", "auc")
+    assert steering_metrics() == ("ra", "ua", "ta", "mia", "auc", "margin_auc", "rmia", "relearn")
     assert [metric.symbol for metric in scored_metrics()] == ["RA", "UA", "TA", "MIA", "MIA-SVC"]
 
 
@@ -209,6 +209,7 @@ def test_what_reads_unseen_data_of_the_class_is_left_out_where_there_are_none(ad
         ({"name": "Two words"}, "use lower-case letters"),
         ({"compute": lambda train: 0.0}, "has a parameter 'train'; .* may be forget, retain, test"),
         ({"in_standings": True, "direction": "lower"}, "cannot be used in H"),
+        ({"compute": lambda relearned: 0.0}, "reads 'relearned', which takes more; set on_request=True"),
     ],
 )
 def test_what_cannot_be_registered(changes, message):

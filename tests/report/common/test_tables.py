@@ -108,6 +108,24 @@ def test_an_undetermined_svc_is_marked(comparison: Comparison) -> None:
     assert not retrained[6].endswith("*")
 
 
+def test_an_undetermined_mia_is_marked_and_left_out(comparison: Comparison, tmp_path: Path) -> None:
+    assert "H and Δ use it" in wording.caption(comparison)
+    retrained = comparison.retrained
+    chance = replace(retrained, scores=replace(retrained.scores, mia_accuracy=0.52, mia_determined=False))
+    frontiers = [replace(f, reference=chance.scores) for f in comparison.frontiers]
+    found = replace(comparison, retrained=chance, frontiers=frontiers)
+    assert row_cells(rows(found)[1])[5].endswith("*")
+    assert not row_cells(rows(found)[0])[5].endswith("*")
+    for row in rows(found):
+        assert row.hypervolume == row.hypervolume_without_mia
+    assert "MIA is undetermined for the retrained model; H and Δ leave it out." in wording.caption(found)
+    assert "in (RA, UA, TA), in percentage points" in wording.caption(found)
+    write_csv(found, tmp_path / "runs.csv")
+    lines = list(csv.DictReader((tmp_path / "runs.csv").read_text("utf-8-sig").splitlines()))
+    assert [line["MIA determined"] for line in lines[:2]] == ["yes", "no"]
+    assert float(lines[0]["MIA low (%)"]) <= float(lines[0]["MIA high (%)"])
+
+
 def test_diverged_runs_are_shown_as_diverged(comparison: Comparison) -> None:
     lost = [cells for *_, point, cells in point_rows(comparison) if point.diverged]
     assert len(lost) == 2

@@ -92,6 +92,15 @@ def test_the_zoom_widens_until_something_is_forgotten_in_it(comparison: Comparis
     assert box[0] < 75
 
 
+def test_one_run_and_the_original_fill_the_zoom(comparison: Comparison) -> None:
+    one = replace(comparison.frontiers[0], points=comparison.frontiers[0].points[5:6])
+    box = zoom_box([one], [comparison.original])
+    assert box is not None
+    left, bottom, right, top = box
+    assert right - left < 5
+    assert bottom < 100 * comparison.original.scores.ua < 100 * one.points[0].scores.ua < top
+
+
 def test_the_joined_points_are_nondominated_in_the_plane(comparison: Comparison) -> None:
     front = plane_front(comparison.frontiers[0])
     assert [p.scores.ra for p in front] == sorted(p.scores.ra for p in front)

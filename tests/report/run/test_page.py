@@ -276,3 +276,9 @@ def test_records_without_a_retrained_model_are_not_called_diverged(build: Any) -
     told = verdict(replace(quick_trace_of_records(build), provenance={}))
     assert "there is none" in told
     assert "finite" not in told
+
+
+def test_the_page_knows_which_attack_is_undetermined(comparison: Comparison) -> None:
+    chance = replace(comparison.original, scores=replace(comparison.original.scores, mia_determined=False))
+    original, retrained = payload(replace(comparison, original=chance))["models"]
+    assert (original["undetermined"], retrained["undetermined"]) == (["mia"], [])

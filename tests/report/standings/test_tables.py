@@ -132,7 +132,7 @@ def test_markdown(found: Standings, cifar: Standings) -> None:
     assert "## digits, class-wise, paper protocol" in text
     assert "| **" in text
     assert "<u>" in text
-    assert "The paper has no digits, class-wise." in text
+    assert "The paper has no" not in text
     assert "&lt;i>" in text
     assert "### Comparison with the paper on CIFAR-10" in STANDINGS.markdown(cifar)
     # Every line of a table has as many cells as its head.

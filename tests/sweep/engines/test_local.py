@@ -15,6 +15,7 @@ import pytest
 
 from gradpivot.errors import GradPivotError
 from gradpivot.experiments.recipes.recipe import ForgetSpec
+from gradpivot.sweep.cell import cells_of
 from gradpivot.sweep.engines import local
 from gradpivot.sweep.engines.local import LocalEngine
 from gradpivot.sweep.sweeping import Sweep
@@ -69,7 +70,7 @@ def test_a_worker_killed_in_a_run_loses_that_run_only(lab, expected, engine):
     hold = lab.hold_after(3)
     one = engine()
     store = lab.store()
-    sweep = Sweep(lab.recipe, lab.setting, store, one)
+    sweep = Sweep(lab.cells, store, one)
     killed: list[int] = []
 
     def watch(_):
@@ -101,7 +102,7 @@ def test_workers_tell_how_far_they_are(lab, engine, monkeypatch):
     recipe = lab.path.read_text().replace("classes: 0-1", "classes: 0").replace("epochs: 1", "epochs: 2")
     lab.path.write_text(recipe.replace("CUP: {method: cup, gamma: [0.2, 0.8]}", ""))
     one, store, shares = engine(), lab.store(), []
-    state = Sweep(lab.recipe, lab.setting, store, one).run(lambda state: shares.extend(state.shares))
+    state = Sweep(lab.cells, store, one).run(lambda state: shares.extend(state.shares))
     store.close()
     assert state.is_whole
     assert {0.25, 0.5, 0.75} & set(shares)
@@ -114,7 +115,7 @@ def test_a_run_that_always_kills_its_worker_fails_after_three_attempts(lab, engi
     lab.path.write_text(lab.path.read_text().replace("gamma: [0.2, 0.8]", "gamma: 0.2").replace("GA: {method: ga}", ""))
     lab.say("die")
     store = lab.store()
-    state = Sweep(lab.recipe, lab.setting, store, engine()).run()
+    state = Sweep(lab.cells, store, engine()).run()
     assert (state.total, state.done, state.failed) == (6, 5, 1)
     _, what, why = store.failures()[0]
     assert what.startswith("CUP")
@@ -179,7 +180,7 @@ def test_two_sweeps_on_one_store_share_the_work(lab, expected):
     """Each is seen in a run of its own; both end with everything done, and every run was done once in all."""
     store = lab.store()
     part = lab.recipe.only(methods=["ga"], forget=[ForgetSpec(classes=(0,))])
-    before = Sweep(part, lab.setting, store, lab.Inline()).run().done
+    before = Sweep(cells_of(part, lab.setting), store, lab.Inline()).run().done
     store.close()
     started = len(lab.pids())
     hold = lab.hold_after(started)

@@ -90,7 +90,7 @@ def test_an_error_of_the_users_is_an_error_and_no_loss(lab, engine):
             return some
 
     store = lab.store()
-    state = Sweep(lab.recipe, lab.setting, store, Watched()).run()
+    state = Sweep(lab.cells, store, Watched()).run()
     assert (state.done, state.failed) == (lab.CELLS - 3, 3)
     assert {why for _, _, why in store.failures()} == {"RuntimeError: my loss is broken"}
     assert not [outcome for outcome in seen if outcome.lost]
@@ -133,7 +133,7 @@ def test_a_worker_and_then_a_node_are_killed_and_nothing_is_lost(lab, expected, 
             hold.unlink()
 
     store = lab.store()
-    state = Sweep(lab.recipe, lab.setting, store, engine).run(watch)
+    state = Sweep(lab.cells, store, engine).run(watch)
     store.close()
     assert steps == ["worker", "node", "gone"]
     assert state.is_whole

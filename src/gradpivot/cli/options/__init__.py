@@ -1,5 +1,6 @@
-"""The options of every command, as dataclasses: a field is an option, its docstring the help text."""
+"""Options of all commands as dataclasses. A field is an option, its docstring the help text."""
 
+from gradpivot.cli.options.audits import AuditOptions
 from gradpivot.cli.options.datasets import DataCheckOptions, DataGetOptions, DataListOptions
 from gradpivot.cli.options.looking import CompletionOptions, MethodsOptions, ReportOptions, RerunOptions
 from gradpivot.cli.options.reproduction import (
@@ -28,7 +29,7 @@ from gradpivot.cli.options.sweeps import (
 )
 
 __all__ = [
-    "CompareOptions", "CompletionOptions", "DataCheckOptions", "DataGetOptions", "DataListOptions",
+    "AuditOptions", "CompareOptions", "CompletionOptions", "DataCheckOptions", "DataGetOptions", "DataListOptions",
     "DemoOptions", "JudgeOptions", "MethodsOptions", "ProblemOptions", "ProblemRun", "RecipesOptions",
     "ReportOptions", "ReproduceCifar10ClassOptions", "ReproduceDdpmOptions", "ReproduceDigitsOptions",
     "ReproduceToyOptions", "ReproduceVaeOptions", "RerunOptions", "StoreCheckOptions", "StoreExportOptions",

@@ -1,4 +1,4 @@
-"""What an option's declaration says beyond its type and docstring: where help shows it, and its placeholder."""
+"""Field metadata of options: help section and placeholder."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ FOLDED = frozenset(found[SECTION] for found in (METHOD, INPUTS, SAMPLING, COMPUT
 
 
 def named(placeholder: str, section: Mapping[str, str] = OUTPUT) -> dict[str, str]:
-    """Metadata of an option whose value is shown as ``placeholder``."""
+    """Metadata of an option with this placeholder."""
     return {**section, METAVAR: placeholder}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import tyro
+
+from gradpivot.cli.options.fields import named
 
 __all__ = ["CompletionOptions", "MethodsOptions", "ReportOptions", "RerunOptions"]
 
@@ -20,7 +22,7 @@ class MethodsOptions:
     example: gradpivot methods "*grad" --json
     """
 
-    pattern: tyro.conf.Positional[str] = "*"
+    pattern: tyro.conf.Positional[str] = field(default="*", metadata=named("[PATTERN]"))
     """Only names that match this shell pattern, or your own method as my_module:MyMethod."""
     json: bool = False
     """Print names, settings and defaults as JSON."""
@@ -33,7 +35,7 @@ class RerunOptions:
     example: gradpivot rerun runs/first
     """
 
-    folder: tyro.conf.Positional[Path]
+    folder: tyro.conf.Positional[Path] = field(metadata=named("FOLDER"))
     """A folder from 'gradpivot unlearn'."""
     out: Path | None = None
     """Keep the second run here. By default it is discarded."""
@@ -63,5 +65,5 @@ class CompletionOptions:
     example: gradpivot completion bash > ~/.local/share/bash-completion/completions/gradpivot
     """
 
-    shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]]
+    shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]] = field(metadata=named("bash|zsh|fish"))
     """The shell."""

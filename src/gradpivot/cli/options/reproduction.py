@@ -34,7 +34,7 @@ class ReproduceToyOptions(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceDigitsOptions(RunOptions):
-    """CUP, WS and GA on digits, over spaces of equal size and several seeds.
+    """CUP, WS and GA on digits, over search spaces of equal size and several seeds.
 
     example: gradpivot reproduce digits --seeds 5 --out runs/digits
     """
@@ -51,7 +51,7 @@ class ReproduceDigitsOptions(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PaperSweep:
-    """Options of the paper's experiments that are sweeps."""
+    """Options of experiments that run a sweep."""
 
     protocols: str = "all"
     """Only these protocols: paper (as printed) or clean (our defaults)."""
@@ -65,8 +65,8 @@ class PaperSweep:
 class ReproduceCifar10ClassOptions(PaperSweep):
     """The paper's main experiment: a pretrained ResNet-18 forgets a class of CIFAR-10.
 
-    Runs a sweep and compares it with the paper's numbers. An interrupted command continues when started again. Needs
-    'gradpivot data get cifar10 resnet18-cifar10'. A run takes about 25 minutes on two cores.
+    Runs a sweep and compares it with the paper's numbers. Run the command again to resume it. Needs 'gradpivot data
+    get cifar10 resnet18-cifar10'. A run takes about 25 minutes on two cores.
 
     example: gradpivot reproduce cifar10-class --classes 0 --methods cup,ws
     """
@@ -89,8 +89,8 @@ class ReproduceCifar10ClassOptions(PaperSweep):
 class ReproduceVaeOptions(RunOptions):
     """The paper's VAE figure: latent maps of an MNIST VAE that forgets a digit over γ.
 
-    Writes the maps as a figure and an animated GIF, and how much of each map is still the digit. An interrupted
-    command continues when started again. Needs 'gradpivot data get mnist'; about five minutes on one core.
+    Writes the maps as a figure and an animated GIF, and the share of each map that still shows the digit. Run
+    the command again to resume it. Needs 'gradpivot data get mnist'; takes about five minutes on one core.
 
     example: gradpivot reproduce vae --out runs/vae
 
@@ -115,8 +115,8 @@ class ReproduceVaeOptions(RunOptions):
 class ReproduceDdpmOptions(PaperSweep):
     """The paper's generation experiment: a diffusion model forgets a class.
 
-    Sweeps CUP, SalUn and SA, scores samples drawn from the same noise, and writes tables, pictures and a page. An
-    interrupted command continues when started again. Needs the extra 'diffusion'.
+    Sweeps CUP, SalUn and SA, scores samples drawn from the same noise, and writes tables, pictures and a page. Run the
+    command again to resume it. Needs the extra 'diffusion'.
 
     example: gradpivot reproduce ddpm --preset small --out runs/ddpm
 

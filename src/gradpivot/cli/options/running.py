@@ -13,6 +13,7 @@ from gradpivot.evaluate import find_metric, steering_metrics
 from gradpivot.experiments import list_problems
 from gradpivot.methods import Retrain
 from gradpivot.models import list_models
+from gradpivot.results import metric_name
 
 if TYPE_CHECKING:
     from gradpivot.methods import Method
@@ -37,7 +38,7 @@ class RunOptions:
     threads: int = field(default=1, metadata=COMPUTING)
     """CPU threads. The last digits of a result depend on it."""
     config: Path | None = field(default=None, metadata=COMPUTING)
-    """Read options from this YAML file (option: value). Options typed here win."""
+    """Read options from this YAML file (option: value). The command line overrides it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ class DemoOptions(RunOptions):
     """Forget a digit, compare methods, draw the frontier.
 
     CUP, WS and GA against retraining. Writes results.json, results.csv, figures and report.html. Works offline and
-    takes about a minute. An interrupted demo continues when started again.
+    takes about a minute. Run the command again to resume it.
 
     example: gradpivot demo --out demo
     """
@@ -67,13 +68,13 @@ class ProblemRun(RunOptions):
     normalise: str | None = field(default=None, metadata=named("NAME", INPUTS))
     """Input normalisation the model expects: none ([0, 1]), cifar10, imagenet, or mean/std such as 0.5/0.25."""
     device: Literal["cpu", "cuda", "mps", "auto"] | None = field(default=None, metadata=COMPUTING)
-    """Where to compute; cpu by default, auto under torchrun."""
+    """Device; cpu by default, auto under torchrun."""
     precision: Literal["float32", "bfloat16", "float16"] = field(default="float32", metadata=COMPUTING)
-    """Number format of forward and backward passes. Weights and scores keep the model's own."""
+    """Autocast dtype of forward and backward passes. Weights and scores keep the model's dtype."""
     compile: bool = field(default=False, metadata=COMPUTING)
-    """Use torch.compile; pays off in long runs."""
+    """Use torch.compile, for long runs."""
     workers: int = field(default=0, metadata=COMPUTING)
-    """Data-loading processes for data that isn't in memory. Doesn't change results."""
+    """Data-loading processes for data that isn't in memory. Doesn't affect results."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -82,8 +83,8 @@ class ProblemRun(RunOptions):
 class TrainOptions(ProblemRun):
     """Train an original model on all of a problem's data.
 
-    Writes settings, accuracies and weights to a folder; 'unlearn --weights' takes them. An interrupted training
-    continues when started again. For the retrained reference use 'unlearn retrain'.
+    Writes settings, accuracies and weights to a folder; 'unlearn --weights' takes them. Run the command again
+    to resume it. For the retrained reference use 'unlearn retrain'.
 
     example: gradpivot train --problem cifar10 --recipe short --threads 2 --out runs/original
 
@@ -101,7 +102,7 @@ class TrainOptions(ProblemRun):
     checkpoint_every: float = field(default=30.0, metadata=named("SECONDS", COMPUTING))
     """Seconds between checkpoints."""
     training: Retrain = field(default_factory=Retrain)
-    """How to train. --recipe replaces these defaults."""
+    """Training settings. --recipe replaces the defaults."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,15 +122,15 @@ class ProblemOptions(ProblemRun):
     protocol: Literal["clean", "paper"] = field(default="clean", metadata=INPUTS)
     """Defaults of the method: clean (safe) or paper (as printed)."""
     if TYPE_CHECKING:
-        # The parser adds it, with every registered method as a subcommand.
+        # Added by the parser, with every registered method as a subcommand.
         method: Method
 
 
 def _until_help() -> str:
-    """Lists the metrics registered by now."""
+    """Help of --until with all registered metrics."""
     units: dict[str, list[str]] = {}
     for name in steering_metrics():
-        units.setdefault(find_metric(name).unit.replace("%", "percent"), []).append(name.upper())
+        units.setdefault(find_metric(name).unit.replace("%", "percent"), []).append(metric_name(name))
     listed = ", ".join(f"{', '.join(names)} {unit and f'in {unit}'}".rstrip() for unit, names in units.items())
     return f'Forget until this holds, and no further: {listed}, for example "UA>=95". Sets γ for you.'
 
@@ -166,7 +167,7 @@ class JudgeOptions(ProblemRun):
     """Score the samples of generators.
 
     A classifier counts the classes, a Fréchet distance measures quality. All models draw from the same noise. Writes
-    judged.json and one sheet of samples per model. An interrupted command continues when started again.
+    judged.json and one sheet of samples per model. Run the command again to resume it.
 
     example: gradpivot judge --weights runs/run/original.safetensors runs/run/model.safetensors --classes 3
 
@@ -193,7 +194,7 @@ class JudgeOptions(ProblemRun):
     reference_images: int | None = field(default=None, metadata=SAMPLING)
     """Maximum number of real images to compare with."""
     sampler: Literal["ddim", "ancestral"] | None = field(default=None, metadata=SAMPLING)
-    """How to draw samples."""
+    """Sampling algorithm."""
     steps: int | None = field(default=None, metadata=SAMPLING)
     """Denoising steps."""
     guidance: float | None = field(default=None, metadata=SAMPLING)
@@ -204,7 +205,7 @@ class JudgeOptions(ProblemRun):
 class TraceOptions(ProblemOptions):
     """Run a method over its knob (γ for CUP) and draw the frontier.
 
-    An interrupted trace continues when started again.
+    Run the command again to resume it.
 
     example: gradpivot trace cup --classes 3 --values 0 0.25 0.5 0.75 1
 
@@ -216,7 +217,7 @@ class TraceOptions(ProblemOptions):
     out: Path = Path("runs/trace")
     """Output folder for results.json, figures and report.html."""
     quick: bool = field(default=False, metadata=HOW_MUCH)
-    """Take the frontier from one run to γ = 1 and points on the line to it."""
+    """Trace the frontier with one run to γ = 1, scoring points on the line to it."""
     points: int | None = field(default=None, metadata=HOW_MUCH)
     """Number of points of a quick trace; 11 by default."""
     values: tuple[float, ...] = field(default=(), metadata=HOW_MUCH)

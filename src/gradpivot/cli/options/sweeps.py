@@ -1,4 +1,4 @@
-"""Options of the commands around a store of runs: sweep, compare, recipes and store."""
+"""Options of sweep, compare, recipes and store."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gradpivot.cli.options.fields import COMPUTING, named
 from gradpivot.sweep import list_engines
 
 __all__ = [
-    "CompareOptions", "RecipesOptions", "StoreCheckOptions", "StoreExportOptions", "StoreImportOptions",
+    "ENGINES", "CompareOptions", "RecipesOptions", "StoreCheckOptions", "StoreExportOptions", "StoreImportOptions",
     "SweepOptions",
 ]  # fmt: skip
 
-_ENGINES = f"Where runs execute: {', '.join(list_engines())}, or yours as my_module:start."
+ENGINES = f"Where runs execute: {', '.join(list_engines())}, or yours as my_module:start."
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
     """Run every method of a recipe over its settings, classes and seeds.
 
-    Finished runs are kept in the store. An interrupted sweep does only what is missing when started again.
+    Finished runs are kept in the store. Run the command again to resume an interrupted sweep.
 
     example: gradpivot sweep digits --store runs/digits --classes 0-9 --seeds 3 --jobs 2
 
@@ -50,7 +50,7 @@ class SweepOptions:
     """Worker processes; one per core by default."""
     threads: int = field(default=1, metadata=COMPUTING)
     """CPU threads per worker. The last digits of a result depend on it."""
-    engine: Annotated[str, tyro.conf.arg(help=_ENGINES)] = field(default="local", metadata=COMPUTING)
+    engine: Annotated[str, tyro.conf.arg(help=ENGINES)] = field(default="local", metadata=COMPUTING)
     address: str = field(default="auto", metadata=named("HOST:PORT", COMPUTING))
     """Address of the Ray cluster."""
     cpus: float = field(default=1.0, metadata=COMPUTING)
@@ -58,7 +58,7 @@ class SweepOptions:
     gpus: float = field(default=0.0, metadata=COMPUTING)
     """GPUs that Ray reserves per run, for example 0.25. Runs then use the GPU."""
     config: Path | None = field(default=None, metadata=COMPUTING)
-    """Read options from this YAML file (option: value). Options typed here win."""
+    """Read options from this YAML file (option: value). The command line overrides it."""
     json: bool = False
     """Print the final state as JSON."""
 
@@ -74,7 +74,7 @@ class CompareOptions:
     example: gradpivot compare runs/digits --out tables --formats markdown,latex,html,figures
     """
 
-    store: tyro.conf.Positional[Path]
+    store: tyro.conf.Positional[Path] = field(metadata=named("STORE"))
     """The sweep's store."""
     out: Path | None = None
     """Write files here; by default the tables are only printed."""
@@ -99,31 +99,25 @@ class RecipesOptions:
     example: gradpivot recipes digits
     """
 
-    recipe: tyro.conf.Positional[str | None] = None
+    recipe: tyro.conf.Positional[str | None] = field(default=None, metadata=named("[RECIPE]"))
     """A recipe's name, or a YAML file. Without it all recipes are listed."""
     json: bool = False
     """Print as JSON with every setting."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class InStore:
-    """Options of the commands on an existing store."""
-
-    store: tyro.conf.Positional[Path]
-    """The store."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoreExportOptions(InStore):
+class StoreExportOptions:
     """Write a store's finished runs as JSON lines.
 
     example: gradpivot store export runs/digits digits.jsonl
     """
 
-    file: tyro.conf.Positional[Path]
+    store: tyro.conf.Positional[Path] = field(metadata=named("STORE"))
+    """The store."""
+    file: tyro.conf.Positional[Path] = field(metadata=named("FILE"))
     """The file to write."""
     pictures: bool = True
-    """Leave out the samples of generators, which are nine tenths of such a file."""
+    """Omit generated samples, which make up most of the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,15 +127,18 @@ class StoreImportOptions:
     example: gradpivot store import runs/all digits.jsonl
     """
 
-    store: tyro.conf.Positional[Path]
+    store: tyro.conf.Positional[Path] = field(metadata=named("STORE"))
     """The store; created if missing."""
-    file: tyro.conf.Positional[Path]
+    file: tyro.conf.Positional[Path] = field(metadata=named("FILE"))
     """A file from 'gradpivot store export'."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreCheckOptions(InStore):
+class StoreCheckOptions:
     """Verify the checksum of every finished run.
 
     example: gradpivot store check runs/digits
     """
+
+    store: tyro.conf.Positional[Path] = field(metadata=named("STORE"))
+    """The store."""

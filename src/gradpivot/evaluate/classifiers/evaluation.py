@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
     from gradpivot.tasks import Task
 
-__all__ = ["PredictionCache", "evaluate", "fixed_subset", "matching_test_indices", "predictions"]
+__all__ = [
+    "PredictionCache", "ReferencePredictions", "SetPredictions", "evaluate", "fixed_subset", "matching_test_indices",
+    "predictions",
+]  # fmt: skip
 
 # Elements per batch on a CPU, so that activations stay in the cache. 64 images of 3×32×32 were the fastest of 16 to
 # 2,048 on ResNet-18 and ResNet-20 (docs/speed.md).
@@ -37,6 +40,15 @@ class SetPredictions(NamedTuple):
     def at(self, indices: np.ndarray) -> SetPredictions:
         """The predictions at ``indices``."""
         return SetPredictions(self.confidence[indices], self.correct[indices])
+
+
+class ReferencePredictions(NamedTuple):
+    """True-label confidences of models that never saw the forget set, one row per model."""
+
+    forget: np.ndarray
+    unseen: np.ndarray
+    is_class: bool
+    """Whether whole classes were forgotten."""
 
 
 class PredictionCache:

@@ -10,10 +10,12 @@ There are two attacks; a report must say which one it uses.
 - ``svc``, the paper's: ``SVC(C=3, gamma="auto", kernel="rbf")`` on the confidence, as in Jia et al.
   2023 ("Model Sparsity Can Simplify Machine Unlearning") and Fan et al. 2024 ("SalUn"). It is not
   monotone, and ill-posed where members and non-members look alike: it may call a confidence of 0
-  "member", and another draw of members can reverse its verdict. It is *undetermined* when its
-  training accuracy is below ``MIN_SVC_ACCURACY``.
+  "member", and another draw of members can reverse its verdict.
 - ``threshold``: the cut with the best balanced accuracy, where low confidence means non-member. It
   is monotone and exact, and takes O(n log n).
+
+Either is *undetermined* where members and non-members look alike: where its training accuracy is
+below ``MIN_ATTACK_ACCURACY``.
 
 All shares and accuracies are fractions in [0, 1].
 """
@@ -28,10 +30,16 @@ from numpy.typing import ArrayLike, NDArray
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.classifiers.svc import fit_all, fit_merged
 
-__all__ = ["MIN_SVC_ACCURACY", "SvcVerdict", "ThresholdVerdict", "attack_auc", "svc_attack", "threshold_attack"]
+__all__ = [
+    "MIN_ATTACK_ACCURACY", "RMIA_OFFSET", "SvcVerdict", "ThresholdVerdict", "attack_auc", "rmia_auc",
+    "rmia_log_ratios", "svc_attack", "threshold_attack",
+]  # fmt: skip
 
-MIN_SVC_ACCURACY = 0.55
-"""Training accuracy below which the SVC's verdict is noise."""
+MIN_ATTACK_ACCURACY = 0.55
+"""Training accuracy (balanced) below which an attack's answer is noise."""
+
+RMIA_OFFSET = 0.3
+"""RMIA's offset a, except for forgotten classes."""
 
 _Vector = NDArray[np.float64]
 
@@ -45,7 +53,7 @@ class SvcVerdict(NamedTuple):
     @property
     def determined(self) -> bool:
         """Whether the SVC separates members from non-members well enough to be meaningful."""
-        return self.accuracy >= MIN_SVC_ACCURACY
+        return self.accuracy >= MIN_ATTACK_ACCURACY
 
 
 class ThresholdVerdict(NamedTuple):
@@ -54,6 +62,11 @@ class ThresholdVerdict(NamedTuple):
     share: float
     cut: float
     accuracy: float
+
+    @property
+    def determined(self) -> bool:
+        """Whether the threshold separates members from non-members well enough to be meaningful."""
+        return self.accuracy >= MIN_ATTACK_ACCURACY
 
 
 def svc_attack(members: ArrayLike, nonmembers: ArrayLike, forget: ArrayLike, *, exact_below: int = 4000) -> SvcVerdict:
@@ -161,10 +174,61 @@ def attack_auc(forget: ArrayLike, unseen: ArrayLike) -> float:
     Raises:
         GradPivotError: If an array is empty, not 1-D, or contains values outside [0, 1].
     """
-    asked, unknown = _confidences("forget", forget), np.sort(_confidences("unseen", unseen))
+    return _auc(_confidences("forget", forget), _confidences("unseen", unseen))
+
+
+def _auc(asked: _Vector, unknown: _Vector) -> float:
+    unknown = np.sort(unknown)
     below, not_above = (np.searchsorted(unknown, asked, side=side) for side in ("left", "right"))
     # Integers, so that two equal sets give 1/2 exactly.
     return float(int((below + not_above).sum()) / (2 * asked.size * unknown.size))
+
+
+def rmia_log_ratios(log_p: ArrayLike, references: ArrayLike, offset: float = RMIA_OFFSET) -> _Vector:
+    """Logarithms of r(x) = p(x | model) / p(x), RMIA's score per sample (Zarifzadeh, Liu and Shokri 2024).
+
+        p(x) = 1/2 ((1 + a) p̄(x) + (1 - a))
+
+    with the mean p̄ of p(true label | x) over reference models that never saw x, and the offset a, which estimates
+    what models trained on x would give.
+
+    Args:
+        log_p: log p(true label | x) of the model, one row per model or a vector; float64.
+        references: The same of the reference models, one row each.
+        offset: a. Use 1, so that p = p̄, for forgotten classes, whose p̄ is near 0.
+    """
+    known = np.asarray(references, dtype=np.float64)
+    mean = np.logaddexp.reduce(known, axis=0) - np.log(len(known))
+    if offset < 1:
+        mean = np.logaddexp(np.log((1 + offset) / 2) + mean, np.log((1 - offset) / 2))
+    ratios: _Vector = np.asarray(log_p, dtype=np.float64) - mean
+    return ratios
+
+
+def rmia_auc(
+    forget: ArrayLike,
+    unseen: ArrayLike,
+    forget_references: ArrayLike,
+    unseen_references: ArrayLike,
+    *,
+    offset: float = RMIA_OFFSET,
+) -> float:
+    """Directed AUC of RMIA, as :func:`attack_auc` by :func:`rmia_log_ratios` instead of the confidence.
+
+    Args:
+        forget: Confidences of the forget samples.
+        unseen: Confidences of comparable unseen samples.
+        forget_references: Confidences of the reference models on the forget samples, one row per model.
+        unseen_references: The same on the unseen samples.
+        offset: a of :func:`rmia_log_ratios`.
+    """
+
+    def ratios(own: ArrayLike, references: ArrayLike) -> _Vector:
+        # A confidence of 0 has no logarithm.
+        log_p, known = (np.log(np.maximum(np.asarray(p, dtype=np.float64), 1e-300)) for p in (own, references))
+        return rmia_log_ratios(log_p, known, offset)
+
+    return _auc(ratios(forget, forget_references), ratios(unseen, unseen_references))
 
 
 def _between(low: float, high: float) -> float:

@@ -1,4 +1,4 @@
-"""Membership-inference metrics: MIA by a threshold, MIA by the paper's SVC, and AUC."""
+"""Membership-inference metrics: MIA by a threshold, MIA by the paper's SVC, AUC, and RMIA."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 from gradpivot.evaluate.metrics.metric import Metric, Verdict
 
 if TYPE_CHECKING:
-    from gradpivot.evaluate.classifiers.evaluation import SetPredictions
+    from gradpivot.evaluate.classifiers.evaluation import ReferencePredictions, SetPredictions
 
-__all__ = ["AUC", "MIA", "MIA_SVC"]
+__all__ = ["AUC", "MARGIN_AUC", "MIA", "MIA_SVC", "RMIA"]
 
 # The attacks are imported when they run, so that listing metrics does not import NumPy.
 
 
-def _threshold(members: Any, nonmembers: Any, forget: SetPredictions) -> float:
+def _threshold(members: Any, nonmembers: Any, forget: SetPredictions) -> Verdict:
     from gradpivot.evaluate.classifiers.membership import threshold_attack
 
-    return threshold_attack(members, nonmembers, forget.confidence).share
+    found = threshold_attack(members, nonmembers, forget.confidence)
+    return Verdict(found.share, found.accuracy, found.determined)
 
 
 def _svc(members: Any, nonmembers: Any, forget: SetPredictions) -> Verdict:
@@ -34,17 +35,26 @@ def _auc(forget: SetPredictions, unseen: SetPredictions) -> float:
     return max(auc, 1 - auc)
 
 
+def _rmia(forget: SetPredictions, unseen: SetPredictions, references: ReferencePredictions) -> float:
+    from gradpivot.evaluate.classifiers.membership import rmia_auc
+
+    offset = {"offset": 1.0} if references.is_class else {}
+    auc = rmia_auc(forget.confidence, unseen.confidence, references.forget, references.unseen, **offset)
+    return max(auc, 1 - auc)
+
+
 MIA = Metric(
     name="mia", label="called non-member",
     meaning="Share of the forget set that a membership-inference attack classifies as non-member: best single "
-    "threshold on the true-label confidence.",
+    "threshold on the true-label confidence. Undetermined (*) where members and non-members look alike: the attack's "
+    "balanced training accuracy is below 55 %.",
     compute=_threshold, ideal=1.0, share_of="forget", against="test data the model has never seen",
-    in_standings=True, is_attack=True,
+    in_standings=True, is_attack=True, may_be_undetermined=True,
 )  # fmt: skip
 MIA_SVC = Metric(
     name="mia_svc", symbol="MIA-SVC", variant_of="mia",
     meaning="The same with the paper's RBF-kernel SVC. Undetermined (*) where that SVC's training accuracy is below "
-    "55 %: members and non-members look alike, and its answer is noise.",
+    "55 %.",
     compute=_svc, ideal=1.0, share_of="forget", against="test data the model has never seen",
     is_attack=True, may_be_undetermined=True,
 )  # fmt: skip
@@ -53,4 +63,17 @@ AUC = Metric(
     meaning="AUC of an attack that separates forget samples from comparable unseen samples by confidence, in the "
     "better direction.",
     compute=_auc, against="comparable unseen data", is_attack=True, on_request=True,
+)  # fmt: skip
+# The scaled margin log p/(1 − p) orders samples as the confidence p does, so both have the same AUC. The audit's name.
+MARGIN_AUC = Metric(
+    name="margin_auc", symbol="MARGIN-AUC", direction="lower", to_reference=False, ideal=0.5, least=0.5,
+    meaning="AUC of the audit's margin attack, in the better direction. Equals AUC: the scaled margin orders samples "
+    "like the confidence.",
+    compute=_auc, against="comparable unseen data", is_attack=True, on_request=True,
+)  # fmt: skip
+RMIA = Metric(
+    name="rmia", direction="lower", to_reference=False, ideal=0.5, least=0.5,
+    meaning="AUC of separating forget samples from comparable unseen samples by how much likelier the model finds them "
+    "than reference models that never saw them, in the better direction.",
+    compute=_rmia, against="comparable unseen data", is_attack=True, on_request=True,
 )  # fmt: skip

@@ -13,7 +13,8 @@ from gradpivot.errors import GradPivotError
 
 __all__ = ["Metric", "Verdict"]
 
-_INPUTS = ("forget", "retain", "test", "unseen", "members", "nonmembers")
+_COSTLY = ("relearned", "references")
+_INPUTS = ("forget", "retain", "test", "unseen", "members", "nonmembers", *_COSTLY)
 
 
 class Verdict(NamedTuple):
@@ -36,7 +37,10 @@ class Metric:
         compute: Pure function whose parameters name its inputs. ``forget``, ``retain``, ``test`` (in TA's scope) and
             ``unseen`` (test samples comparable to the forget set) have the arrays ``confidence`` (of the true label)
             and ``correct``; ``members`` and ``nonmembers`` are equally many confidences of retain and test samples,
-            for attacks.
+            for attacks. For metrics on request also ``relearned``, the correctness of a copy that relearns from a few
+            forget samples, on the others, averaged over its steps
+            (:func:`gradpivot.evaluate.relearned_correctness`), and ``references``, the
+            :class:`gradpivot.evaluate.ReferencePredictions` of models that never saw the forget set.
         symbol: Column heading in tables; the name in capitals by default.
         label: Two or three words for chart titles.
         direction: The better direction for class-wise forgetting.
@@ -49,7 +53,7 @@ class Metric:
         against: What it is compared with.
         in_standings: Whether H and Δ use it.
         is_attack: Whether "H without MIA" leaves it out.
-        on_request: Computed only if a condition names it, because it takes an extra forward pass.
+        on_request: Computed only if a condition names it, because it takes an extra forward pass, or training.
         may_be_undetermined: Whether ``compute`` returns a :class:`Verdict`.
         variant_of: The metric this is a variant of. Variants are not allowed in conditions or shown on the console.
     """
@@ -81,6 +85,8 @@ class Metric:
                 f"the compute function of metric {self.name!r} has a parameter {unknown[0]!r}; the parameters may be "
                 f"{', '.join(_INPUTS)}"
             )
+        if not self.on_request and (costly := [part for part in self.reads if part in _COSTLY]):
+            raise GradPivotError(f"metric {self.name!r} reads {costly[0]!r}, which takes more; set on_request=True")
         is_share = (self.least, self.most, self.unit) == (0.0, 1.0, "%")
         if self.in_standings and not (self.is_higher and is_share and not self.on_request):
             raise GradPivotError(

@@ -29,9 +29,9 @@ def problem_paths() -> dict[str, str]:
 def _built_in() -> Iterator[tuple[str, str]]:
     for source in (file for folder in __path__ for file in sorted(Path(folder).glob("[!_]*.py"))):
         for node in ast.parse(source.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and _gives_problem(node):
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and _returns_problem(node):
                 yield node.name.replace("_", "-"), f"{__name__}.{source.stem}:{node.name}"
 
 
-def _gives_problem(node: ast.FunctionDef) -> bool:
+def _returns_problem(node: ast.FunctionDef) -> bool:
     return isinstance(node.returns, ast.Name) and node.returns.id == "Problem"

@@ -33,7 +33,7 @@ def read_recipe_text(name: str | Path) -> str:
     """The text of a built-in recipe or a file.
 
     Raises:
-        GradPivotError: if there is no such recipe; the message suggests a name.
+        GradPivotError: If there is no such recipe; the message suggests a name.
     """
     shipped = _folder() / f"{name}.yaml"
     if shipped.is_file():
@@ -65,18 +65,18 @@ def recipe_content(name: str | Path, seen: tuple[str, ...] = ()) -> dict[str, An
     parent = content.pop("extends", None)
     if parent is None:
         return content
-    below = recipe_content(_beside(name, str(parent)), (*seen, str(name)))
+    below = recipe_content(_parent_path(name, str(parent)), (*seen, str(name)))
     # Replace forget as a whole: merging classes of one recipe with a fraction of another makes no sense.
     if "forget" in content:
         below.pop("forget", None)
-    return _merged(below, content)
+    return _merge(below, content)
 
 
 def _folder() -> Traversable:
     return resources.files("gradpivot.experiments.recipes") / "files"
 
 
-def _beside(name: str | Path, parent: str) -> str:
+def _parent_path(name: str | Path, parent: str) -> str:
     """The parent: a built-in name, or a file relative to the recipe that extends it."""
     return parent if (_folder() / f"{parent}.yaml").is_file() else str(Path(name).parent / parent)
 
@@ -86,7 +86,7 @@ def _identity(name: str | Path) -> str:
     return str(name) if (_folder() / f"{name}.yaml").is_file() else str(Path(name).resolve())
 
 
-def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Merge ``above`` over ``below`` recursively; an explicit null removes a key."""
     merged = dict(below)
     for key, value in above.items():
@@ -94,7 +94,7 @@ def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
         if value is None:
             merged.pop(key, None)
         elif isinstance(old, dict) and isinstance(value, Mapping) and not is_range(value):
-            merged[key] = _merged(old, value)
+            merged[key] = _merge(old, value)
         else:
             merged[key] = value
     return merged

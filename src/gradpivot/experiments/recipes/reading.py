@@ -43,7 +43,7 @@ def load_recipe(name: str | Path) -> Recipe:
     """Load and validate a built-in recipe or a file.
 
     Raises:
-        GradPivotError: if the recipe is invalid; the message names the place and the allowed values.
+        GradPivotError: If the recipe is invalid; the message names the place and the allowed values.
     """
     content = recipe_content(name)
     label = Path(name).stem
@@ -78,7 +78,7 @@ def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
         title=str(content.get("title", name)),
         about=" ".join(str(content.get("about", "")).split()),
         problem=str(content["problem"]),
-        forget=_forgettings(content["forget"]),
+        forget=_forget_specs(content["forget"]),
         seeds=seeds,
         series=tuple(series),
         reference=reference,
@@ -93,7 +93,7 @@ def _import_module_of(problem: str) -> None:
             import_path(problem)
 
 
-def _forgettings(given: Any) -> tuple[ForgetSpec, ...]:
+def _forget_specs(given: Any) -> tuple[ForgetSpec, ...]:
     entries = given if isinstance(given, list) else [given]
     found = []
     for entry in entries:

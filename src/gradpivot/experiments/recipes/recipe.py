@@ -97,8 +97,16 @@ class Recipe:
     @property
     def runs(self) -> int:
         """Number of runs, without originals and references."""
-        targets = sum(len(forgetting.targets) for forgetting in self.forget)
-        return targets * self.seeds * sum(len(series.methods) for series in self.series)
+        return self._sets * sum(len(series.methods) for series in self.series)
+
+    @property
+    def runs_with_references(self) -> int:
+        """Number of runs of a sweep: also an original and a reference per forget set and seed."""
+        return self.runs + self._sets * (2 if self.reference == "retrain" else 1)
+
+    @property
+    def _sets(self) -> int:
+        return self.seeds * sum(len(forgetting.targets) for forgetting in self.forget)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary with every setting spelled out."""
@@ -131,11 +139,11 @@ class Recipe:
         """Restrict the recipe to some methods (by series or method name), protocols, forget sets or seeds.
 
         Raises:
-            GradPivotError: for a name that is not in the recipe; the message lists the known names.
+            GradPivotError: For a name that is not in the recipe; the message lists the known names.
         """
         chosen = self.series
         if protocols is not None:
-            _known("protocol", protocols, self.protocols)
+            _check_known("protocol", protocols, self.protocols)
             chosen = tuple(s for s in chosen if s.protocol in protocols)
         if methods is not None:
             chosen = tuple(s for s in chosen if s in self._named(methods))
@@ -162,21 +170,21 @@ class Recipe:
     def _named(self, names: Sequence[str]) -> list[SeriesSpec]:
         """The series with these series or method names, case-insensitive."""
         wanted = [name.casefold() for name in names]
-        _known("method", wanted, [n.casefold() for s in self.series for n in (s.method, s.name)])
+        _check_known("method", wanted, [n.casefold() for s in self.series for n in (s.method, s.name)])
         return [s for s in self.series if {s.method.casefold(), s.name.casefold()} & set(wanted)]
 
 
 def filled(method: Method, settings: Mapping[str, Any]) -> Method:
     """The method with its unset (None) settings filled in."""
-    open_ = {name: value for name, value in settings.items() if getattr(method, name, ...) is None}
-    return replace(method, **open_)
+    missing = {name: value for name, value in settings.items() if getattr(method, name, ...) is None}
+    return replace(method, **missing)
 
 
 def numbers_in(text: Any) -> tuple[int, ...]:
     """Parse ``3``, ``3,5`` or ``0-4``.
 
     Raises:
-        GradPivotError: for any other text.
+        GradPivotError: For any other text.
     """
     if isinstance(text, Sequence) and not isinstance(text, str):
         text = ",".join(map(str, text))
@@ -202,8 +210,8 @@ def repeated(items: Iterable[Any]) -> Iterator[Any]:
         seen.add(item)
 
 
-def _known(what: str, wanted: Iterable[str], there: Sequence[str]) -> None:
+def _check_known(what: str, wanted: Iterable[str], known: Sequence[str]) -> None:
     for name in wanted:
-        if name not in there:
-            hint = did_you_mean(name, there)
-            raise GradPivotError(f"the recipe has no {what} {name!r}{hint} It has {', '.join(dict.fromkeys(there))}")
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise GradPivotError(f"the recipe has no {what} {name!r}{hint} It has {', '.join(dict.fromkeys(known))}")

@@ -64,13 +64,13 @@ def _range(name: str, given: Mapping[str, Any]) -> list[float]:
         )
     shares = [i / (count - 1) for i in range(1, count - 1)]
     if scale == "log":
-        between = [_tidy(first * (last / first) ** share) for share in shares]
+        between = [_rounded(first * (last / first) ** share) for share in shares]
     else:
-        between = [_tidy(first + (last - first) * share) for share in shares]
+        between = [_rounded(first + (last - first) * share) for share in shares]
     return [float(first), *between, float(last)]
 
 
-def _tidy(value: float) -> float:
+def _rounded(value: float) -> float:
     """Round to ten significant digits, so that 0.1 + 0.2 is 0.3."""
     return float(f"{value:.10g}")
 

@@ -49,7 +49,7 @@ class VaeOutcome:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _FinishedModel:
     """A finished model with its run time and divergence."""
 
     model: nn.Module
@@ -72,7 +72,7 @@ def run_vae(
         report: Called before every model.
 
     Raises:
-        GradPivotError: if the classifier is not accurate enough, or training of the original diverges.
+        GradPivotError: If the classifier is not accurate enough, or training of the original diverges.
     """
     train, test = recipe.load()
     split = ForgetSplit.by_class(train, test, forgotten)
@@ -88,22 +88,22 @@ def run_vae(
             (recipe.recogniser, recipe.recogniser_training, Classification()),
         )
     )
-    workshop = _Workshop(folder / "models", split, seed, len(recipe.gammas) + 3, report)
-    classifier = workshop.trained("recogniser", recogniser).model
+    cache = _ModelCache(folder / "models", split, seed, len(recipe.gammas) + 3, report)
+    classifier = cache.trained("recogniser", recogniser).model
     scorer = MapScorer(recipe, classifier, task)
     scorer.check(split)
-    original = workshop.trained("original", autoencoder)
-    made: list[tuple[str, float | None, _Made]] = [("Original", None, original)]
+    original = cache.trained("original", autoencoder)
+    made: list[tuple[str, float | None, _FinishedModel]] = [("Original", None, original)]
     for gamma in recipe.gammas:
         method = dataclasses.replace(recipe.method, gamma=gamma)
-        made.append((f"γ = {gamma:g}", gamma, workshop.unlearned(autoencoder, method, original.model)))
-    made.append(("Retrained", None, workshop.unlearned(autoencoder, recipe.training, _new(autoencoder))))
+        made.append((f"γ = {gamma:g}", gamma, cache.unlearned(autoencoder, method, original.model)))
+    made.append(("Retrained", None, cache.unlearned(autoencoder, recipe.training, _new_model(autoencoder))))
     rows, panels = [], []
     for name, at, one in made:
-        row = _judged(name, at, one, scorer, task, split)
+        row = _scored_row(name, at, one, scorer, task, split)
         rows.append(row)
         panels.append(_panel(row, one, scorer.judge(split), recipe.side, forgotten))
-    workshop.report("done")
+    cache.report("done")
     return VaeOutcome(panels, _summary(recipe, split, task, seed, rows))
 
 
@@ -124,7 +124,7 @@ class MapScorer(GeneratorScorer):
         return Examination(self.judge(split).unconditional(_map(model, self._side)))
 
 
-class _Workshop:
+class _ModelCache:
     """Trains and unlearns models, or loads those already saved."""
 
     def __init__(self, folder: Path, split: ForgetSplit, seed: int, total: int, report: Report | None) -> None:
@@ -135,11 +135,11 @@ class _Workshop:
         if self._report:
             self._report(self._done, self._total, what)
 
-    def trained(self, name: str, problem: Problem) -> _Made:
+    def trained(self, name: str, problem: Problem) -> _FinishedModel:
         """Train a model on all data.
 
         Raises:
-            GradPivotError: if training diverges.
+            GradPivotError: If training diverges.
         """
 
         def train(checkpoint: Path) -> Trained:
@@ -148,10 +148,10 @@ class _Workshop:
                 raise GradPivotError(f"training the {name} diverged ({found.diverged['reason']}); lower its lr")
             return found
 
-        prepared = problem.prepared(_new(problem), self._split, problem.training, seed=self._seed)
-        return self._made(name, prepared, train)
+        prepared = problem.prepared(_new_model(problem), self._split, problem.training, seed=self._seed)
+        return self._load_or_make(name, prepared, train)
 
-    def unlearned(self, problem: Problem, method: Method, model: nn.Module) -> _Made:
+    def unlearned(self, problem: Problem, method: Method, model: nn.Module) -> _FinishedModel:
         """Unlearn a model; the result may have diverged."""
         prepared = problem.prepared(model, self._split, method, seed=self._seed)
 
@@ -159,9 +159,9 @@ class _Workshop:
             running = dataclasses.replace(prepared.running, checkpoint=checkpoint)
             return dataclasses.replace(prepared, running=running).outcome()
 
-        return self._made(method.name, prepared, unlearn)
+        return self._load_or_make(method.name, prepared, unlearn)
 
-    def _made(self, name: str, prepared: Prepared, make: Callable[[Path], Trained | Outcome]) -> _Made:
+    def _load_or_make(self, name: str, prepared: Prepared, make: Callable[[Path], Trained | Outcome]) -> _FinishedModel:
         self.report(f"{name}: {prepared.method.label}")
         key = f"{name}-{prepared.record_key}"
         # The key keeps apart interrupted runs with different settings.
@@ -175,10 +175,10 @@ class _Workshop:
             save_weights(kept, path, facts)
             checkpoint.unlink(missing_ok=True)
         self._done += 1
-        return _Made(kept.eval(), facts["seconds"], facts["diverged"])
+        return _FinishedModel(kept.eval(), facts["seconds"], facts["diverged"])
 
 
-def _new(problem: Problem) -> nn.Module:
+def _new_model(problem: Problem) -> nn.Module:
     with isolated(0):
         return problem.model()
 
@@ -200,8 +200,8 @@ def _map(model: VAE | nn.Module, side: int) -> Iterator[Tensor]:
         yield model.decode(codes).sigmoid()  # type: ignore[operator]
 
 
-def _judged(
-    name: str, gamma: float | None, made: _Made, scorer: MapScorer, task: Autoencoding, split: ForgetSplit
+def _scored_row(
+    name: str, gamma: float | None, made: _FinishedModel, scorer: MapScorer, task: Autoencoding, split: ForgetSplit
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "gamma": gamma, "seconds": made.seconds, "diverged": made.diverged}
     if made.diverged:
@@ -226,7 +226,7 @@ def _test_losses(model: nn.Module, task: Autoencoding, split: ForgetSplit) -> tu
     return float(numbers[~forgotten].mean()), float(numbers[forgotten].mean())
 
 
-def _panel(row: Mapping[str, Any], made: _Made, judge: Judge, side: int, forgotten: int) -> dict[str, Any]:
+def _panel(row: Mapping[str, Any], made: _FinishedModel, judge: Judge, side: int, forgotten: int) -> dict[str, Any]:
     caption = "diverged"
     if not row["diverged"]:
         scores = GenerationScores.from_dict(row["scores"])

@@ -67,7 +67,7 @@ def vae_recipe(preset: str = "full", protocol: str = "clean") -> VaeRecipe:
             from the literature).
 
     Raises:
-        GradPivotError: for any other name.
+        GradPivotError: For any other name.
     """
     from gradpivot.data import load_digits, load_mnist
     from gradpivot.models import VAE, Recogniser

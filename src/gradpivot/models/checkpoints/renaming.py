@@ -1,6 +1,6 @@
-"""Which key of somebody's checkpoint is which key of a model: by rules, and by itself where only one reading is left.
+"""Match the keys of a third-party checkpoint to those of a model: by rules, then automatically.
 
-Keys are matched by name, never by shape or by order: two layers of one shape would be swapped without a word.
+Keys are matched by name, never by shape or by order: two layers of the same shape could be swapped silently.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Fit:
 
 
 def parse_rule(rule: str) -> tuple[re.Pattern[str], str]:
-    r"""A rule ``old=new``: a pattern for whole parts of a key, and what takes their place.
+    r"""A rule ``old=new``: a pattern for whole parts of a key, and their replacement.
 
-    ``fc=linear`` renames the part ``fc`` wherever it stands between dots; ``^net=`` takes a leading ``net.`` off;
-    ``aux=-`` leaves out every key that has the part ``aux``. ``old`` may be a regular expression, and ``new`` may refer
+    ``fc=linear`` renames the part ``fc`` between dots; ``^net=`` removes a leading ``net.``;
+    ``aux=-`` drops every key with the part ``aux``. ``old`` may be a regular expression, and ``new`` may refer
     to its groups as ``\1``.
 
     Raises:
-        GradPivotError: if it is not of that form.
+        GradPivotError: if the rule does not have that form.
     """
     old, sign, new = rule.rpartition("=")
     if not sign or not old:
@@ -67,7 +67,7 @@ def rename(keys: Iterable[str], rules: Iterable[str]) -> dict[str, str]:
     """Rename the keys by the rules, applied in order; omits keys that a rule drops.
 
     Raises:
-        GradPivotError: if a rule touches no key, or two keys get one name.
+        GradPivotError: if a rule matches no key, or two keys get the same name.
     """
     names = {key: key for key in keys}
     for rule in rules:
@@ -82,7 +82,7 @@ def rename(keys: Iterable[str], rules: Iterable[str]) -> dict[str, str]:
 def fit_names(names: Mapping[str, str], wanted: Collection[str]) -> Fit:
     """Match the names to those of a model: unchanged, without wrappers, under another prefix, by synonyms.
 
-    The first reading that leaves nothing over is taken. If there is none, the nearest one, with what is left.
+    Returns the first complete match, or the nearest one with its missing and unexpected keys.
     """
     best: Fit | None = None
     for tried, notes in _readings(names, wanted):

@@ -19,11 +19,13 @@ const Charts = (() => {
     cross: "M-2-5H2V-2H5V2H2V5H-2V2H-5V-2H-2Z", hexagon: "M0-6L5.2-3V3L0 6L-5.2 3V-3Z",
     star: "M0-7L1.9-2.2L7-2.1L3 1.1L4.3 6L0 3.2L-4.3 6L-3 1.1L-7-2.1L-1.9-2.2Z",
   };
+  const DASHES = { solid: "none", dot: "2 3", dash: "7 4" };
   const CONFIG = {
     displayModeBar: false, responsive: true, showTips: false, displayNotifier: false, doubleClick: "reset",
   };
 
   const el = (id) => document.getElementById(id);
+  const isPrinting = () => document.documentElement.classList.contains("printing");
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const seriesColour = (k) => css(`--series-${k % 7}`);
   // After seven methods the pairing of colour and symbol shifts.
@@ -83,8 +85,7 @@ const Charts = (() => {
 
   function drawMetricsKey(id, metrics) {
     el(id).replaceChildren(...metrics.map((m) => {
-      const dashes = m.dash === "dot" ? "2 3" : "none";
-      const path = { stroke: css(m.colour), "stroke-width": 2.2, "stroke-dasharray": dashes };
+      const path = { stroke: css(m.colour), "stroke-width": 2.2, "stroke-dasharray": DASHES[m.dash] };
       return listItem(icon({ width: 26, d: "M-13 0H13", path }), make("span", m.name));
     }));
   }
@@ -92,7 +93,7 @@ const Charts = (() => {
   /* ---------- chart layout ---------- */
 
   function layout(changes) {
-    const font = { family: css("--sans"), size: 12.5, color: css("--muted") };
+    const font = { family: css("--sans"), size: isPrinting() ? 10 : 12.5, color: css("--muted") };
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font, showlegend: false, hovermode: "closest",
       margin: { l: 52, r: 10, t: 10, b: 46 },
@@ -106,9 +107,9 @@ const Charts = (() => {
   }
 
   function draw(id, traces, changes) {
-    // Print at a fixed width that fits A4 and Letter.
-    const printing = document.documentElement.classList.contains("printing");
-    const size = printing ? { autosize: false, width: 660, height: el(id).clientHeight } : { autosize: true };
+    // Print at a fixed width that fits A4 and Letter, or a chart's own.
+    const width = Number(el(id).dataset.printWidth ?? 660);
+    const size = isPrinting() ? { autosize: false, width, height: el(id).clientHeight } : { autosize: true };
     return Plotly.react(el(id), traces, layout({ ...size, ...changes }), CONFIG);
   }
 
@@ -184,7 +185,7 @@ const Charts = (() => {
     if (isMissing(a) || isMissing(b)) return isMissing(a) - isMissing(b);
     // "94.43 (1.91)" and "2 of 10" sort by the number they begin with.
     const [x, y] = [parseFloat(a), parseFloat(b)];
-    const numbers = /^-?\d/.test(a) && /^-?\d/.test(b) && x !== y;
+    const numbers = /^[-+]?\d/.test(a) && /^[-+]?\d/.test(b) && x !== y;
     return sign * (numbers ? x - y : a.localeCompare(b, undefined, { numeric: true }));
   }
 

@@ -13,19 +13,35 @@ from string import Template
 from typing import Any
 
 from gradpivot.report.common.tables import DIVERGED_MARK
+from gradpivot.report.common.wording import MISSING
 from gradpivot.runtime import replacing
 
-__all__ = ["bullet_list", "fill_page", "read_asset", "security_policy", "sortable_table", "write_html"]
+__all__ = [
+    "Html",
+    "bullet_list",
+    "definition_list",
+    "fill_page",
+    "read_asset",
+    "security_policy",
+    "sortable_table",
+    "write_html",
+]  # fmt: skip
 
 Text = str | tuple[str, str]
 """A cell: text, or text with the mark ``best`` or ``second``."""
+
+
+class Html(str):
+    """A cell whose text is markup already and is not escaped again."""
+
+    __slots__ = ()
 
 
 def fill_page(name: str, title: str, data: Mapping[str, Any], **texts: str) -> str:
     """Fill ``name/page.html`` and inline its style and scripts; the page makes no requests.
 
     Args:
-        name: ``run``, ``standings`` or ``generators``.
+        name: ``run``, ``standings``, ``generators`` or ``audit``.
         title: Plain text.
         data: Data for the script.
         texts: HTML for the page's other placeholders.
@@ -78,6 +94,24 @@ def bullet_list(lines: Sequence[str]) -> str:
     return f'<ul class="gaps">{items}</ul>' if items else ""
 
 
+def definition_list(values: Mapping[str, Any]) -> str:
+    """Nested settings as nested definition lists."""
+    if not values:
+        return "<p>Not recorded.</p>"
+    items = "".join(f"<dt>{escape(str(key))}</dt><dd>{_definition(value)}</dd>" for key, value in values.items())
+    return f'<dl class="details">{items}</dl>'
+
+
+def _definition(value: object) -> str:
+    if value is None or value == "" or value == {} or value == []:
+        return MISSING
+    if isinstance(value, Mapping):
+        return definition_list(value)
+    if isinstance(value, (list, tuple)):
+        return escape(", ".join(str(item) for item in value))
+    return escape(str(value))
+
+
 def sortable_table(
     name: str, label: str, headers: Sequence[str], lines: Sequence[Sequence[Text]], style: str = ""
 ) -> str:
@@ -108,6 +142,8 @@ def _cell(cell: Text) -> str:
         text, mark = cell
         inner = _cell(text)
         return {"best": f"<b>{inner}</b>", "second": f"<u>{inner}</u>"}.get(mark, inner)
+    if isinstance(cell, Html):
+        return cell
     text = cell
     if text == DIVERGED_MARK:
         return f'{DIVERGED_MARK}<span class="unseen"> diverged</span>'

@@ -56,9 +56,9 @@ def zoom_box(frontiers: Sequence[Frontier], models: Sequence[Point] = ()) -> Box
     best = max((p.scores.ra for p in drawn), default=0.0)
     most = max((p.scores.ua for p in drawn), default=0.0)
     for margin in (0.03, 0.1, 0.3):
-        good = [p for p in drawn if p.scores.ra >= best - margin]
-        if len(good) > 1 and max(p.scores.ua for p in good) >= most / 2:
-            good += [p for p in finite(models) if p.scores.ra >= best - margin]
+        runs = [p for p in drawn if p.scores.ra >= best - margin]
+        good = runs + [p for p in finite(models) if p.scores.ra >= best - margin]
+        if runs and len(good) > 1 and max(p.scores.ua for p in runs) >= most / 2:
             left, right = _padded([100 * p.scores.ra for p in good])
             bottom, top = _padded([100 * p.scores.ua for p in good])
             return left, bottom, right, top
@@ -67,5 +67,6 @@ def zoom_box(frontiers: Sequence[Frontier], models: Sequence[Point] = ()) -> Box
 
 def _padded(values: Sequence[float], min_pad: float = 0.02) -> tuple[float, float]:
     low, high = min(values), max(values)
-    pad = max(0.085 * (high - low), min_pad)
+    # Equal values get half a point, so that the axis doesn't count thousandths.
+    pad = max(0.085 * (high - low), min_pad) if high > low else 0.5
     return low - pad, high + pad

@@ -21,7 +21,7 @@ from gradpivot.report.common.wording import (  # fmt: skip
     setting,
     symbol,
 )
-from gradpivot.results import Comparison, Frontier, Point, distance
+from gradpivot.results import Comparison, Frontier, Point, determined_metrics, distance
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -115,16 +115,18 @@ def nearest(frontier: Frontier) -> Point | None:
         return None
     if frontier.reference is None:
         return max(frontier.nondominated(), key=lambda p: sum(p.scores.vector()), default=frontier.points[0])
-    ideal = frontier.reference.vector()
+    metrics = frontier.metrics
+    ideal = frontier.reference.vector(metrics)
     # A diverged run counts as zeros and may be the closest; a finite run wins a tie.
-    return min(frontier.points, key=lambda p: (distance(p.scores.vector(), ideal), p.diverged is not None))
+    return min(frontier.points, key=lambda p: (distance(p.scores.vector(metrics), ideal), p.diverged is not None))
 
 
 def point_delta(point: Point, reference: Scored | None) -> float | None:
-    """Distance of one run from the reference, as a fraction."""
+    """Distance of one run from the reference in the metrics that are determined for it, as a fraction."""
     if reference is None or not all(is_number(getattr(point.scores, m)) for m in standing_metrics()):
         return None
-    return distance(point.scores.vector(), reference.vector())
+    metrics = determined_metrics(standing_metrics(), reference)
+    return distance(point.scores.vector(metrics), reference.vector(metrics))
 
 
 def _model_row(role: Literal["original", "retrained"], point: Point, comparison: Comparison, kind: str) -> Row:
@@ -289,10 +291,10 @@ def write_csv(comparison: Comparison, path: str | Path) -> None:
     headers = ["model", "run", "knob", "value", "state"]
     for metric in scored_metrics():
         headers.append(column_head(metric, kind_of(comparison)))
+        if metric.share_of:
+            headers += [f"{metric.symbol} low ({metric.unit})", f"{metric.symbol} high ({metric.unit})"]
         if metric.may_be_undetermined:
             headers.append(f"{metric.symbol} determined")
-        elif metric.share_of:
-            headers += [f"{metric.symbol} low ({metric.unit})", f"{metric.symbol} high ({metric.unit})"]
     headers += ["Δ ↓ (pp)", "Time ↓ (s)"]
     with Path(path).open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.writer(file)
@@ -315,10 +317,10 @@ def _csv_lines(comparison: Comparison) -> Iterator[list[str | float | None]]:
         line.append(spreadsheet_text(cells[-1]))
         for metric in scored_metrics():
             line.append(scaled(metric, getattr(point.scores, metric.name)))
+            if metric.share_of:
+                line += map(_scaled, _interval(point, metric.name))
             if metric.may_be_undetermined:
                 line.append("yes" if is_determined(point.classification, metric) else "no")
-            elif metric.share_of:
-                line += map(_scaled, _interval(point, metric.name))
         delta = point_delta(point, references.get(id(point), fallback))
         yield [*line, _scaled(delta), point.seconds]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradpivot.evaluate import Metric, Scores, find_metric, scored_metrics, standing_metrics
+from gradpivot.evaluate import Metric, Scores, find_metric, scored_metrics
 from gradpivot.results import Comparison, Frontier, Point, varying
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "arrow",
     "caption",
     "column_head",
+    "counted_runs",
     "direction",
     "family",
     "forgotten",
@@ -133,9 +134,9 @@ def scaled(metric: Metric, value: float | None) -> float | None:
     return metric.scale * value if value is not None and math.isfinite(value) else None
 
 
-def standing_space() -> str:
+def standing_space(comparison: Comparison) -> str:
     """The score space of H and Δ: ``(RA, UA, TA, MIA)``."""
-    return f"({', '.join(find_metric(name).symbol for name in standing_metrics())})"
+    return f"({', '.join(find_metric(name).symbol for name in comparison.metrics)})"
 
 
 def forgotten(problem: Mapping[str, Any]) -> str:
@@ -158,19 +159,29 @@ def sizes(comparison: Comparison) -> dict[str, int]:
     return {"forget": scores.n_forget, "retain": scores.n_retain, "test": scores.n_test}
 
 
+def counted_runs(comparison: Comparison) -> str:
+    """The number of runs in words: ``1 run``, ``24 runs``."""
+    count = sum(len(f.points) for f in comparison.frontiers)
+    return f"{count:,} run{'' if count == 1 else 's'}"
+
+
 def caption(comparison: Comparison) -> str:
     """The table's caption: which MIA, the size of each set, what Δ measures."""
     n = sizes(comparison)
     parts = [
-        "MIA is the threshold attack (best single threshold on the true-label confidence); H and Δ use it. "
-        "MIA-SVC is the paper's attack; * = undetermined (the SVC is below 55 % accuracy on its own training "
-        "points).",
+        "MIA is the threshold attack (best single threshold on the true-label confidence)"
+        f"{'' if comparison.undetermined else '; H and Δ use it'}. MIA-SVC is the paper's attack; * = undetermined "
+        "(members and non-members look alike: the attack is below 55 % accuracy on its own training points).",
+        *(
+            f"{find_metric(name).symbol} is undetermined for the retrained model; H and Δ leave it out."
+            for name in comparison.undetermined
+        ),
         f"N = {n['forget']:,} forget, {n['retain']:,} retain, {n['test']:,} test samples.",
     ]
     if comparison.retrained is None:
         parts.append("Δ is missing because this comparison has no retrained model.")
     else:
-        parts.append(f"Δ is the distance to the retrained model in {standing_space()}, in percentage points.")
+        parts.append(f"Δ is the distance to the retrained model in {standing_space(comparison)}, in percentage points.")
     if judged_by_gap(kind_of(comparison)):
         parts.append("→ retrained: closer to the retrained model's value is better.")
     parts.append("✗ marks diverged runs; they count as (0, 0, 0, 0). Time is the mean per run.")
@@ -243,8 +254,8 @@ def _ideal(metric: Metric, comparison: Comparison) -> str:
 
 
 def _set_meanings(comparison: Comparison) -> list[Meaning]:
-    runs = f"{sum(len(f.points) for f in comparison.frontiers):,} runs"
-    space = "1 − |A(retrain) − A(θ)|" if judged_by_gap(kind_of(comparison)) else standing_space()
+    runs = counted_runs(comparison)
+    space = "1 − |A(retrain) − A(θ)|" if judged_by_gap(kind_of(comparison)) else standing_space(comparison)
     return [
         Meaning(
             name="Δ", what="Distance from the method's closest run to the retrained model, in percentage points.",

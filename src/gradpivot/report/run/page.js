@@ -101,7 +101,7 @@
     };
     const outside = points.filter((p) => !inside(p)).length;
     const lost = selectedPoint() && !inside(selectedPoint()) ? " The selected run is one of them." : "";
-    el("outside").textContent = outside ? `${outside} of ${points.length} runs are outside this view.${lost}` : "";
+    el("outside").textContent = outside ? `${outside} of ${points.length} ${points.length === 1 ? "run is" : "runs are"} outside this view.${lost}` : "";
   }
 
   /* ---------- scores against γ ---------- */
@@ -181,7 +181,8 @@
     for (const { key, name } of METRICS) {
       if (!point[key]) { entry(name, "–"); continue; }
       const [value, low, high] = point[key];
-      entry(`${name} ${DATA.arrow}`, percent(value), interval(low, high));
+      const flag = point.undetermined.includes(key) ? ", undetermined" : "";
+      entry(`${name} ${DATA.arrow}`, percent(value), interval(low, high) + flag);
     }
     for (const [term, value, note] of point.more) entry(term, value, note);
   }
@@ -275,6 +276,8 @@
     el("frontier-label").hidden = walkable.length < 2;
     document.querySelector(".explorer").classList.toggle("plain", first < 0);
     for (const id of ["panel", "metrics-figure", "conflict-figure"]) el(id).hidden = first < 0;
+    // One point is no curve.
+    el("metrics-figure").hidden ||= walkable.every((i) => DATA.frontiers[i].points.length < 2);
   }
 
   hideMissing();

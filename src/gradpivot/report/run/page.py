@@ -11,9 +11,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from gradpivot.report.common.markup import bullet_list, fill_page, sortable_table, write_html
+from gradpivot.report.common.markup import bullet_list, definition_list, fill_page, sortable_table, write_html
 from gradpivot.report.common.tables import method_headers, point_headers, point_rows, row_cells, rows  # fmt: skip
-from gradpivot.report.common.wording import MISSING, caption, judged_by_gap, kind_of, meanings
+from gradpivot.report.common.wording import caption, counted_runs, judged_by_gap, kind_of, meanings
 from gradpivot.report.run.view import missing_parts, payload, verdict
 from gradpivot.results import Comparison
 
@@ -30,6 +30,7 @@ def render_page(comparison: Comparison) -> str:
         problem=escape(_problem_line(comparison)),
         verdict=escape(verdict(comparison)),
         best="Closest to the star is best." if judged_by_gap(kind_of(comparison)) else "Top right is best.",
+        hint=_hint(comparison),
         shown="Each row shows the method's run closest to the retrained model."
         if comparison.retrained
         else "Each row shows the method's Pareto-optimal run with the largest sum of scores.",
@@ -43,8 +44,8 @@ def render_page(comparison: Comparison) -> str:
         ),
         caption=escape(caption(comparison)),
         meanings=_meaning_table(comparison),
-        problem_details=_details(comparison.problem),
-        provenance=_details(comparison.provenance),
+        problem_details=definition_list(comparison.problem),
+        provenance=definition_list(comparison.provenance),
     )
 
 
@@ -65,8 +66,17 @@ def _problem_line(comparison: Comparison) -> str:
     problem = comparison.problem
     kind = str(problem.get("kind", "class"))
     parts = [str(problem.get("name") or ""), _KINDS.get(kind, f"{kind} forgetting")]
-    parts.append(f"{sum(len(f.points) for f in comparison.frontiers)} runs")
+    parts.append(counted_runs(comparison))
     return " · ".join(part for part in parts if part)
+
+
+def _hint(comparison: Comparison) -> str:
+    """How to read and use the chart; lines and a selection need several runs of a method."""
+    hover = "Hover over a point for its scores"
+    if all(len(f.points) < 2 for f in comparison.frontiers):
+        return f'<span class="screen">{hover}.</span>'
+    lines = "Lines join runs that are Pareto-optimal in RA and UA."
+    return f'{lines} <span class="screen">{hover}; click a γ point to select it.</span>'
 
 
 def _options(frontiers: Sequence[Mapping[str, Any]]) -> str:
@@ -86,21 +96,3 @@ def _meaning_table(comparison: Comparison) -> str:
         for m in meanings(comparison)
     )
     return f'<table class="meanings"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _details(values: Mapping[str, Any]) -> str:
-    """Nested settings as nested definition lists."""
-    if not values:
-        return "<p>Not recorded.</p>"
-    items = "".join(f"<dt>{escape(str(key))}</dt><dd>{_text(value)}</dd>" for key, value in values.items())
-    return f'<dl class="details">{items}</dl>'
-
-
-def _text(value: object) -> str:
-    if value is None or value == "" or value == {} or value == []:
-        return MISSING
-    if isinstance(value, Mapping):
-        return _details(value)
-    if isinstance(value, (list, tuple)):
-        return escape(", ".join(str(item) for item in value))
-    return escape(str(value))

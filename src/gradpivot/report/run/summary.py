@@ -42,6 +42,7 @@ def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
         "retrained": _scores([c.retrained.scores.vector() for c in comparisons if c.retrained]),
         "methods": {name: _method(seeds, comparisons) for name, seeds in spaces.items()},
         "dials": {name: _dial(seeds) for name, seeds in columns.items() if _is_dial(seeds[0])},
+        "undetermined": [name for name in standing_metrics() if name not in _metrics(comparisons)],
         "provenance": dict(comparisons[0].provenance),
     }
 
@@ -70,11 +71,12 @@ def _scores(vectors: Sequence[tuple[float, ...]]) -> dict[str, dict[str, float]]
 
 def _method(seeds: Sequence[Frontier], comparisons: Sequence[Comparison]) -> dict[str, Any]:
     runs = [point for frontier in seeds for point in frontier.points]
+    metrics = _metrics(comparisons)
     return {
         "settings": len(seeds[0].points),
-        "hypervolume": mean_interval([f.hypervolume() for f in seeds]),
+        "hypervolume": mean_interval([f.hypervolume(metrics) for f in seeds]),
         "hypervolume_without_mia": mean_interval([f.hypervolume(standing_metrics(attacks=False)) for f in seeds]),
-        "delta": mean_interval([f.distance() for f in seeds]),
+        "delta": mean_interval([f.distance(metrics=metrics) for f in seeds]),
         "epsilon": mean_interval(
             [epsilon_to(f.vectors(PLANE), _best_front(c)) for f, c in zip(seeds, comparisons, strict=True)]
         ),
@@ -82,6 +84,11 @@ def _method(seeds: Sequence[Frontier], comparisons: Sequence[Comparison]) -> dic
         "runs": len(runs),
         "seconds": statistics.fmean(point.seconds for point in runs),
     }
+
+
+def _metrics(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+    """The metrics of H and Δ: those determined for every retrained model."""
+    return tuple(name for name in standing_metrics() if all(name in c.metrics for c in comparisons))
 
 
 def _best_front(comparison: Comparison) -> list[tuple[float, ...]]:
@@ -122,7 +129,12 @@ def summary_markdown(data: Mapping[str, Any]) -> str:
         f"{len(data['seeds'])} seeds ({', '.join(map(str, data['seeds']))}), each with its own original and "
         f"retrained model; {facts['n_forget']} forget, {facts['n_retain']} retain and {facts['n_test']} test samples. "
         f"Means ± half-width of the 95 % Student interval over seeds. H × 100 (threshold MIA), Δ and ε in percentage "
-        f"points. A diverged run counts as (0, 0, 0, 0).",
+        f"points. A diverged run counts as (0, 0, 0, 0)."
+        + "".join(
+            f" {find_metric(name).symbol} is undetermined for a retrained model (members and non-members look alike); "
+            f"H and Δ leave it out."
+            for name in data.get("undetermined", ())
+        ),
         "",
         f"Command: `{data['provenance'].get('command')}`.",
         "",

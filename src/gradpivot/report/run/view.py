@@ -74,6 +74,7 @@ def _point(point: Point, reference: Scored | None, kind: str) -> dict[str, Any]:
         "label": point.label,
         "knob": _finite(point.knob),
         **{metric: None if point.diverged else _with_interval(scores, metric) for metric in standing_metrics()},
+        "undetermined": [metric for metric in standing_metrics() if not is_determined(scores, find_metric(metric))],
         "more": [] if point.diverged else _more(scores, kind),
         "delta": point_delta(point, reference),
         "seconds": _finite(point.seconds),
@@ -169,7 +170,10 @@ def verdict(comparison: Comparison) -> str:
     row, scores, _ = walked[0]
     retrained = comparison.retrained.classification if comparison.retrained else None
     words = verdict_point(scores, comparison.problem, retrained)
-    return f"{row.name} at {row.setting} {words}{_standing(row.name, distances)}."
+    # A run without a knob is named by its label, which starts with the method's name.
+    is_label = row.setting.startswith(f"{row.name}(")
+    run = row.setting if is_label else f"{row.name} at {row.setting}"
+    return f"{run} {words}{_standing(row.name, distances)}."
 
 
 def _unjudged(comparison: Comparison) -> str:

@@ -102,8 +102,9 @@ def caption(table: Table) -> str:
         f"standard deviation over {over} in brackets.",
         f"{_joined(scores)} are from each set's run closest to the retrained model. Δ is the distance of that run and "
         "H the hypervolume of the whole set, both averaged over sets.",
-        "MIA is the threshold attack (best single threshold on the true-label confidence), which Δ and H use; the "
-        "paper uses the SVC attack.",
+        "MIA is the threshold attack (best single threshold on the true-label confidence)"
+        f"{', which Δ and H leave out here' if 'mia' in table.undetermined else ', which Δ and H use'}; the paper uses "
+        "the SVC attack.",
     ]
     if table.kind != "class":
         parts.append("→ retrained: closer to the retrained model's value is better; H uses 1 − the gap.")

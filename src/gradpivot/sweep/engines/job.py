@@ -18,7 +18,7 @@ from gradpivot.sweep.cell import Cell, Setting
 
 __all__ = ["Answer", "Engine", "Job", "JobOutcome", "Pace", "Resources", "perform"]
 
-_LONGEST = 400
+_MAX_ERROR_LENGTH = 400
 """Maximum length of a reported error; the log has the full text."""
 
 
@@ -33,6 +33,7 @@ class Job:
         cell: The cell to run; None to train the original.
         original: File with the original's weights.
         judge: File with the weights of the classifier that judges a generator's samples, or None.
+        target: The world to train a shadow model for; None for any other original.
         checkpoint: Checkpoint file of a long run.
         store: Folder and id of the store; a worker on another machine may not have access to it.
     """
@@ -45,16 +46,17 @@ class Job:
     checkpoint: Path
     store: tuple[Path, str]
     judge: Path | None = None
+    target: Mapping[str, Any] | None = None
 
     @property
     def title(self) -> str:
         """Readable description."""
         if self.cell is None:
-            return f"original model, seed {self.seed}"
+            shadow = "" if self.target is None else f" of world {self.target['world']}"
+            return f"original model{shadow}, seed {self.seed}"
         settings = ", ".join(f"{name}={value}" for name, value in _searched_settings(self.cell.method).items())
         label = f" ({settings})" if settings else ""
-        what = "class" if self.cell.target["kind"] == "class" else "random"
-        return f"{self.cell.series}{label}, {what} {self.cell.forget}, seed {self.seed}"
+        return f"{self.cell.series}{label}, {self.cell.target['kind']} {self.cell.forget}, seed {self.seed}"
 
 
 def _searched_settings(method: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,7 +200,7 @@ def perform(
         seen = _sees_store(job)
         checkpoint = job.checkpoint if seen else None
         if job.cell is None:
-            value = work.original_weights(job.setting, job.seed, report, checkpoint)
+            value = work.original_weights(job.setting, job.seed, report, checkpoint, job.target)
         else:
             value = work.run_cell(job.cell, weights, checkpoint, report, judge, job.store[0] / "real" if seen else None)
     except GradPivotError as wrong:
@@ -209,7 +211,7 @@ def perform(
         # A user's model or data raised: the traceback goes to the log, one line to the sweep.
         with contextlib.suppress(OSError):
             traceback.print_exc()
-        error = textwrap.shorten(f"{type(wrong).__name__}: {wrong}", _LONGEST, placeholder=" …")
+        error = textwrap.shorten(f"{type(wrong).__name__}: {wrong}", _MAX_ERROR_LENGTH, placeholder=" …")
     return Answer(value, error, error is not None and not checked, time.perf_counter() - started)
 
 

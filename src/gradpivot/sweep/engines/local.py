@@ -16,7 +16,7 @@ from gradpivot.sweep.engines.job import Answer, Job, JobOutcome, Pace, Resources
 
 __all__ = ["LocalEngine", "start"]
 
-_WAITING = 1
+_QUEUED = 1
 """Jobs queued per worker, so that it never idles."""
 _MAX_SILENT_DEATHS = 10
 """Workers that may die without a single answer before the engine gives up."""
@@ -48,7 +48,7 @@ class LocalEngine:
 
     def slots(self) -> int:
         """One running and one queued job per worker."""
-        return self._jobs * (1 + _WAITING)
+        return self._jobs * (1 + _QUEUED)
 
     def workers(self) -> int:
         """Number of worker processes."""

@@ -38,30 +38,30 @@ class RayEngine:
         gpus: GPUs reserved per job; a fraction lets several jobs share one.
 
     Raises:
-        GradPivotError: if Ray is not installed, or there is no cluster.
+        GradPivotError: If Ray is not installed, or there is no cluster.
     """
 
     def __init__(self, address: str = "auto", *, cpus: float = 1.0, gpus: float = 0.0) -> None:
         if cpus <= 0 or gpus < 0:
             raise GradPivotError(f"--cpus is {cpus} and --gpus is {gpus}; --cpus must be above 0 and --gpus at least 0")
-        self._ray = _connected(address)
+        self._ray = _connect(address)
         self._needs = {"CPU": cpus, "GPU": gpus}
         # No retries by Ray: the sweep counts them and does not repeat runs that fail by themselves.
-        self._task = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(_performed)
+        self._task = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(_run_job)
         self._running: dict[Any, Job] = {}
         self._weights: dict[Path, Any] = {}
-        self._capacity, self._looked = 0, -_CAPACITY_SECONDS
+        self._capacity, self._capacity_checked = 0, -_CAPACITY_SECONDS
 
     def workers(self) -> int:
         """Number of jobs the cluster can run at once now; 1 if it is empty, so that jobs queue there."""
-        if time.monotonic() - self._looked > _CAPACITY_SECONDS:
+        if time.monotonic() - self._capacity_checked > _CAPACITY_SECONDS:
             # Per node: a job cannot span two nodes.
             self._capacity = sum(
                 min(int(node["Resources"].get(name, 0) / need) for name, need in self._needs.items() if need)
                 for node in self._ray.nodes()
                 if node["Alive"]
             )
-            self._looked = time.monotonic()
+            self._capacity_checked = time.monotonic()
         return max(1, self._capacity)
 
     def slots(self) -> int:
@@ -113,25 +113,25 @@ class RayEngine:
             return JobOutcome(job=job, lost=_first_line(gone), blameless=True)
         except (lost.WorkerCrashedError, lost.OutOfMemoryError, lost.TaskCancelledError) as gone:
             # Ray sometimes reports a dead node as a dead worker.
-            self._looked = -_CAPACITY_SECONDS
+            self._capacity_checked = -_CAPACITY_SECONDS
             return JobOutcome(job=job, lost=_first_line(gone))
         except lost.RayError as wrong:
             # For example a node without gradpivot; the last line of the traceback has the reason.
             return JobOutcome(job=job, error=_lines(wrong)[-1], fatal=True)
 
 
-def _performed(job: Job, weights: list[Any], where: str) -> Answer:
+def _run_job(job: Job, weights: list[Any], folder: str) -> Answer:
     """The Ray task. ``weights`` is a list, so that Ray does not fetch the references before they are used."""
     import ray
 
     # Find the user's own modules in the driver's working directory, if this node has it.
-    if where not in sys.path:
-        sys.path.insert(0, where)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     original, judge = (partial(ray.get, one) for one in (*weights, None, None)[:2])
     return perform(job, original, judge=judge)
 
 
-def _connected(address: str) -> Any:
+def _connect(address: str) -> Any:
     try:
         import ray
     except ImportError:

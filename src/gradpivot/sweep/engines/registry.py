@@ -27,7 +27,7 @@ def start_engine(name: str, resources: Resources) -> Engine:
     """Start an engine by name or by ``package.module:start``.
 
     Raises:
-        GradPivotError: if there is no such engine; the message lists all names.
+        GradPivotError: If there is no such engine; the message lists all names.
     """
     path = _paths().get(name, name)
     if ":" not in path:

@@ -25,7 +25,7 @@ def read_exported(path: Path) -> Iterator[Record]:
     """Read the runs of an exported file.
 
     Raises:
-        GradPivotError: if a line is invalid; the message has its number.
+        GradPivotError: If a line is invalid; the message has its number.
     """
     try:
         text = path.read_text(encoding="utf-8")

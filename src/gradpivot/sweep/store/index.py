@@ -17,9 +17,9 @@ from gradpivot.errors import GradPivotError
 
 __all__ = ["Index"]
 
-_INDEX_PATIENCE = 60.0
+_LOCK_TIMEOUT = 60.0
 """Seconds to wait for another process's write."""
-_PAGE_ROOM = 1 << 17
+_MIN_FREE_BYTES = 1 << 17
 """With less free space than this, SQLite cannot grow its files."""
 
 
@@ -34,7 +34,7 @@ class Index:
     def __init__(self, path: Path, tables: str) -> None:
         self._path = path
         self._lock = threading.RLock()
-        self._connection = _connected(path, tables)
+        self._connection = _connect(path, tables)
 
     def read(self, query: str, *values: Any) -> list[Any]:
         """The rows of a query."""
@@ -65,22 +65,22 @@ class Index:
             self._connection.close()
 
 
-def _connected(path: Path, tables: str) -> sqlite3.Connection:
+def _connect(path: Path, tables: str) -> sqlite3.Connection:
     try:
-        return _opened(path, tables)
+        return _open(path, tables)
     except sqlite3.OperationalError as error:
         if os.access(path.parent, os.W_OK):
             raise _as_disk_error(error, path) from error
-        return _opened(Path(":memory:"), tables)
+        return _open(Path(":memory:"), tables)
     except sqlite3.DatabaseError:
         for ending in ("", "-wal", "-shm"):
             Path(f"{path}{ending}").unlink(missing_ok=True)
-        return _opened(path, tables)
+        return _open(path, tables)
 
 
-def _opened(path: Path, tables: str) -> sqlite3.Connection:
+def _open(path: Path, tables: str) -> sqlite3.Connection:
     # Autocommit: we begin transactions ourselves. The timeout waits for other processes' writes.
-    index = sqlite3.connect(path, timeout=_INDEX_PATIENCE, isolation_level=None, check_same_thread=False)
+    index = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False)
     try:
         _switch_to_wal(index)
         # A power cut may lose the last rows of the index; they are recovered from the run files.
@@ -97,7 +97,7 @@ def _opened(path: Path, tables: str) -> sqlite3.Connection:
 
 def _switch_to_wal(index: sqlite3.Connection) -> None:
     """Switch to WAL, which allows reads during a write. Retries, as SQLite does not wait if two processes switch."""
-    deadline = time.monotonic() + _INDEX_PATIENCE
+    deadline = time.monotonic() + _LOCK_TIMEOUT
     while True:
         try:
             index.execute("PRAGMA journal_mode = WAL")
@@ -113,7 +113,7 @@ def _as_disk_error(error: sqlite3.DatabaseError, path: Path) -> Exception:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         # For some of its files SQLite reports a full disk as an I/O error.
-        full = code == sqlite3.SQLITE_FULL or shutil.disk_usage(path.parent).free < _PAGE_ROOM
+        full = code == sqlite3.SQLITE_FULL or shutil.disk_usage(path.parent).free < _MIN_FREE_BYTES
         number = errno.ENOSPC if full else errno.EIO
         return OSError(number, os.strerror(number), str(path))
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

@@ -41,7 +41,7 @@ class Leases:
             for key in keys:
                 if len(taken) == most:
                     break
-                if key not in held or _is_over(*held[key]):
+                if key not in held or _expired(*held[key]):
                     taken.append(key)
             until = time.time() + LEASE_SECONDS
             me = (self._owner, _host(), os.getpid(), _began(os.getpid()) or 0, until)
@@ -56,7 +56,7 @@ class Leases:
     def elsewhere(self) -> int:
         """Number of runs claimed by other live processes."""
         rows = self._index.read("SELECT * FROM leases WHERE owner != ?", self._owner)
-        return sum(not _is_over(*rest) for _, *rest in rows)
+        return sum(not _expired(*rest) for _, *rest in rows)
 
     def release(self, key: str | None = None) -> None:
         """Give up one claim, or all of ours."""
@@ -67,7 +67,7 @@ class Leases:
                 index.execute("DELETE FROM leases WHERE owner = ? AND key = ?", (self._owner, key))
 
 
-def _is_over(owner: str, host: str, pid: int, began: int, until: float) -> bool:
+def _expired(owner: str, host: str, pid: int, began: int, until: float) -> bool:
     """Whether a claim has expired.
 
     A process on this machine holds its claim as long as it lives. On another machine or without /proc, the heartbeat

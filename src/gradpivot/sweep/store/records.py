@@ -83,7 +83,7 @@ def unsealed(sealed: dict[str, Any]) -> dict[str, Any]:
     """The sealed record.
 
     Raises:
-        ValueError: if its checksum does not match.
+        ValueError: If its checksum does not match.
     """
     record: dict[str, Any] = sealed["record"]
     if sealed["sha256"] != _checksum(record):

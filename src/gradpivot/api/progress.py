@@ -1,4 +1,4 @@
-"""The progress bar of the verbs."""
+"""Progress bar of the main functions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from gradpivot.loop import Progress
 from gradpivot.runtime import Replicas
 
-__all__ = ["shown_progress"]
+__all__ = ["show_progress"]
 
 
 @contextmanager
-def shown_progress(wanted: bool | Progress, title: str) -> Iterator[Progress | None]:
-    """A rich progress bar, the caller's own function, or nothing."""
+def show_progress(wanted: bool | Progress, title: str) -> Iterator[Progress | None]:
+    """Yield a progress bar, the caller's own callback, or None; only the first process shows a bar."""
     if not isinstance(wanted, bool):
         yield wanted
         return

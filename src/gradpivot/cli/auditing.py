@@ -1,0 +1,148 @@
+"""The command audit."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradpivot.cli import options
+from gradpivot.cli.console import bar, say, say_json, wants_progress, watched_sweep
+from gradpivot.cli.dispatch import run
+from gradpivot.cli.inputs import device_named, problem_of, refuse_file, set_threads
+from gradpivot.cli.interrupt import terminating
+from gradpivot.errors import GradPivotError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.auditing import Worlds
+    from gradpivot.data import ForgetSplit
+    from gradpivot.experiments import Problem
+    from gradpivot.methods import Method
+
+__all__: list[str] = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """What is audited, loaded from the options."""
+
+    chosen: options.AuditOptions
+    problem: Problem
+    split: ForgetSplit
+    model: nn.Module
+    original: nn.Module | None
+    method: Method | None
+
+
+@run.register
+def _(chosen: options.AuditOptions) -> int:
+    from gradpivot.auditing import audit
+    from gradpivot.report import audit_lines
+
+    out = chosen.out or (chosen.folder / "audit" if chosen.folder else Path("runs/audit"))
+    refuse_file(out)
+    if (out / "audit.json").exists() and not chosen.overwrite:
+        raise GradPivotError(f"{out} already holds an audit; name another folder with --out, or pass --overwrite")
+    with terminating():
+        case = _load(chosen)
+        retrained = _retrained(case, out)
+        worlds = _worlds(case)
+        with bar("Attacks", wants_progress(chosen.json)) as report:
+            found = audit(
+                case.model, case.split, original=case.original, retrain=retrained or None, method=case.method,
+                level=chosen.level, shadows=worlds, seed=chosen.seed, problem=case.problem.name,
+                task=case.problem.task, workers=chosen.workers, progress=report,
+                command=shlex.join(["gradpivot", *sys.argv[1:]]),
+            )  # fmt: skip
+    found.save(out)
+    if chosen.json:
+        say_json((out / "audit.json").read_text(encoding="utf-8"))
+    else:
+        say(*audit_lines(found), f"The evidence is in {out / 'audit.html'}")
+    return 0
+
+
+def _load(chosen: options.AuditOptions) -> _Case:
+    """Load a run's folder, or the files that the options name."""
+    from gradpivot.data import ForgetSplit
+    from gradpivot.methods import make_method
+    from gradpivot.runs import read_config, read_metrics
+
+    method: Method | None = None
+    if chosen.folder is not None:
+        config, metrics = read_config(chosen.folder), read_metrics(chosen.folder)
+        if metrics["diverged"]:
+            raise GradPivotError(f"{chosen.folder} diverged, so there is no unlearned model to audit")
+        settings: dict[str, Any] = {name: config.get(name) for name in ("problem", "model", "normalise")}
+        files = {name: chosen.folder / f"{name}.safetensors" for name in ("model", "original")}
+        chosen = replace(
+            chosen, **settings, map=(), weights=chosen.weights or files["model"],
+            original=chosen.original or files["original"], split=chosen.split or chosen.folder / "split.json",
+        )  # fmt: skip
+        method = make_method(metrics["provenance"]["method"])
+    if chosen.weights is None or chosen.split is None:
+        raise GradPivotError("name a run's folder, or the model and what it forgot: --weights FILE --split split.json")
+    set_threads(chosen.threads)
+    problem, device = problem_of(chosen), device_named(chosen.device)
+    train, test = problem.load()
+    return _Case(
+        chosen=chosen,
+        problem=problem,
+        split=ForgetSplit.load(chosen.split, train, test, target=problem.target),
+        model=_weights(problem, chosen.weights, chosen.map, device),
+        original=None if chosen.original is None else _weights(problem, chosen.original, chosen.map, device),
+        method=method,
+    )
+
+
+def _weights(problem: Problem, path: Path, rules: tuple[str, ...], device: str) -> nn.Module:
+    from gradpivot.models import load_foreign
+
+    model = problem.model()
+    load_foreign(model, path, rules)
+    return model.to(device).eval()
+
+
+def _retrained(case: _Case, out: Path) -> list[nn.Module]:
+    """The given references; at level standard and full one is trained if there is none, and kept for the next audit."""
+    from gradpivot.models import load_weights, save_weights
+
+    chosen, problem = case.chosen, case.problem
+    device = device_named(chosen.device)
+    if chosen.retrained or chosen.level == "quick":
+        return [_weights(problem, path, chosen.map, device) for path in chosen.retrained]
+    facts = {"split": case.split.hash, "recipe": problem.training.label, "seed": chosen.seed}
+    kept, model = out / "retrained.safetensors", problem.model().to(device)
+    if kept.exists():
+        load_weights(model, kept, expected=facts)
+        return [model.eval()]
+    with bar("Retraining a reference", wants_progress(chosen.json)) as report:
+        how: dict[str, Any] = {"precision": chosen.precision, "compile": chosen.compile, "workers": chosen.workers}
+        outcome = problem.prepared(
+            model, case.split, problem.training, seed=chosen.seed, progress=report,
+            checkpoint=out / "retraining.pt", **how,
+        ).outcome()  # fmt: skip
+    if outcome.diverged:
+        raise GradPivotError(f"retraining the reference diverged ({outcome.diverged['reason']}); pass --retrained FILE")
+    save_weights(outcome.model, kept, facts)
+    (out / "retraining.pt").unlink(missing_ok=True)
+    return [outcome.model.eval()]
+
+
+def _worlds(case: _Case) -> Worlds | None:
+    """The shadow models' margins at level full; None where the procedure cannot be repeated on shadow models."""
+    from gradpivot.auditing import Shadows
+
+    chosen = case.chosen
+    if chosen.level != "full" or case.method is None or chosen.model is not None:
+        return None
+    with watched_sweep("Shadow models", chosen.json) as watch:
+        shadows = Shadows(
+            problem=chosen.problem, count=chosen.shadows, store=chosen.store, engine=chosen.engine,
+            jobs=chosen.jobs, threads=chosen.threads, watch=watch,
+        )  # fmt: skip
+        return shadows.run(case.split, case.method, chosen.seed)

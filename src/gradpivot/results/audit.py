@@ -1,0 +1,254 @@
+"""The findings of an audit as plain JSON-able data, and the rule that turns them into verdicts. No torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from statistics import NormalDist
+from typing import Any, Literal
+
+from gradpivot.errors import GradPivotError
+
+__all__ = ["AUDIT_SCHEMA", "QUESTIONS", "AuditRecord", "AuditVerdict", "Finding", "Outcome", "judge", "verdict_on"]
+
+AUDIT_SCHEMA = "gradpivot.audit/1"
+
+Outcome = Literal["indistinguishable", "distinguishable", "undetermined"]
+Interval = tuple[float, float]
+
+QUESTIONS: Mapping[str, str] = {
+    "membership": "Is a record recognisable as having been trained on?",
+    "knowledge": "Does forgotten knowledge return?",
+    "collateral": "Is the rest intact?",
+}
+"""The three questions of an audit."""
+
+ERROR_RATE = 0.05
+"""Probability that a retrained model is called distinguishable on a question."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What one attack found, with everything a reader needs to judge it.
+
+    Attributes:
+        name: Identifier, such as ``margin_auc``.
+        title: Name for people.
+        question: One of :data:`QUESTIONS`.
+        meaning: One sentence: what was measured.
+        unit: ``%`` for fractions, which are shown in percent; empty for plain numbers.
+        direction: The deviation from the control that is evidence: ``higher``, ``lower`` or ``two-sided``.
+        decides: Whether the verdict depends on it; others are shown for information.
+        value: For the audited model.
+        interval: 95 % interval of the value.
+        control: What the value is compared with.
+        control_is: ``retrained``; ``theory`` for the value that theory gives for a retrained model; or ``original``.
+        original: For the original model.
+        difference: Value minus control, as compared (paired where possible).
+        error: Standard error of the difference.
+        noise: Largest difference between retrained models: not evidence by itself.
+        margin: Differences below this are called indistinguishable if the interval excludes larger ones.
+        n: Number of samples behind the value.
+        outcome: By :func:`judge`; None for findings that do not decide.
+        note: A remark on this number.
+        details: Curves, per-record values and the like.
+    """
+
+    name: str
+    title: str
+    question: str
+    meaning: str
+    unit: str = "%"
+    direction: Literal["two-sided", "higher", "lower"] = "two-sided"
+    decides: bool = True
+    value: float
+    interval: Interval | None = None
+    control: float | None = None
+    control_is: Literal["retrained", "theory", "original"] = "retrained"
+    original: float | None = None
+    difference: float | None = None
+    error: float | None = None
+    noise: float = 0.0
+    margin: float = 0.1
+    n: int = 0
+    outcome: Outcome | None = None
+    note: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Finding:
+        """Inverse of ``dataclasses.asdict``."""
+        interval = values.get("interval")
+        return cls(**{**values, "interval": None if interval is None else (interval[0], interval[1])})
+
+    def text(self, value: float | None, digits: int | None = None) -> str:
+        """Format a value with its unit: ``97.3 %``; ``0.512``; ``–`` if there is none."""
+        if value is None or not math.isfinite(value):
+            return "–"
+        if self.unit == "%":
+            return f"{100 * value:.{1 if digits is None else digits}f} %"
+        return f"{value:.{3 if digits is None else digits}f} {self.unit}".rstrip()
+
+    @property
+    def control_text(self) -> str:
+        """The control for display; says so if it is not a retrained model."""
+        source = "" if self.control is None or self.control_is == "retrained" else f" ({self.control_is})"
+        return f"{self.text(self.control)}{source}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditVerdict:
+    """The answer to one question.
+
+    Attributes:
+        question: Key of :data:`QUESTIONS`.
+        outcome: The answer.
+        sentence: The answer in words, with the number behind it.
+        decided_by: Name of the finding it rests on most; empty if there is none.
+    """
+
+    question: str
+    outcome: Outcome
+    sentence: str
+    decided_by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRecord:
+    """A finished audit.
+
+    Attributes:
+        verdicts: By question.
+        attacks: The findings, in the order they were made.
+        level: ``quick``, ``standard`` or ``full``.
+        problem: What was forgotten from what.
+        not_tested: Attack titles with the reason each was left out.
+        sections: Data of the page: ``roc``, ``records``, ``classes``, ``examples``, ….
+        provenance: Hashes of models, data, split and code; seeds, machine class, date, command.
+    """
+
+    verdicts: Mapping[str, AuditVerdict]
+    attacks: tuple[Finding, ...]
+    level: str
+    problem: Mapping[str, Any]
+    not_tested: Mapping[str, str]
+    sections: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+
+    def finding(self, name: str) -> Finding:
+        """The finding of that name.
+
+        Raises:
+            GradPivotError: If the audit has none.
+        """
+        for found in self.attacks:
+            if found.name == name:
+                return found
+        reason = self.not_tested.get(name)
+        raise GradPivotError(f"the audit has no finding {name!r}" + (f": {reason}" if reason else ""))
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able dictionary with its schema version."""
+        return {
+            "schema": AUDIT_SCHEMA,
+            "level": self.level,
+            "problem": dict(self.problem),
+            "verdicts": {name: asdict(verdict) for name, verdict in self.verdicts.items()},
+            "attacks": [asdict(found) for found in self.attacks],
+            "not_tested": dict(self.not_tested),
+            "sections": dict(self.sections),
+            "provenance": dict(self.provenance),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> AuditRecord:
+        """Inverse of :meth:`to_dict`.
+
+        Raises:
+            GradPivotError: If the schema is another one.
+        """
+        if (schema := values.get("schema")) != AUDIT_SCHEMA:
+            raise GradPivotError(f"this audit has schema {schema!r}; this version reads {AUDIT_SCHEMA!r}")
+        return cls(
+            verdicts={name: AuditVerdict(**verdict) for name, verdict in values["verdicts"].items()},
+            attacks=tuple(Finding.from_dict(found) for found in values["attacks"]),
+            **{name: values[name] for name in ("level", "problem", "not_tested", "sections", "provenance")},
+        )
+
+
+def judge(found: Finding, comparisons: int = 1) -> Outcome:
+    """The outcome of one finding.
+
+    Distinguishable if the interval of the difference lies beyond the noise between retrained models; the interval is
+    widened (Bonferroni) for ``comparisons`` deciding findings, so that a retrained model is called distinguishable on
+    a question with a probability of at most 5 %. Indistinguishable if two one-sided tests at 5 % exclude a difference
+    beyond the margin. Undetermined otherwise: too few samples, or no control.
+    """
+    if found.difference is None or found.error is None or found.control is None:
+        return "undetermined"
+    evidence = {"higher": found.difference, "lower": -found.difference, "two-sided": abs(found.difference)}
+    towards = evidence[found.direction]
+    tails = 2 if found.direction == "two-sided" else 1
+    if towards - _quantile(1 - ERROR_RATE / (tails * comparisons)) * found.error > found.noise:
+        return "distinguishable"
+    if towards + _quantile(1 - ERROR_RATE) * found.error < max(found.margin, found.noise):
+        return "indistinguishable"
+    return "undetermined"
+
+
+def verdict_on(question: str, findings: Iterable[Finding], missing: str = "") -> AuditVerdict:
+    """Combine the judged findings on a question: one distinguishable finding decides.
+
+    Args:
+        question: Key of :data:`QUESTIONS`.
+        findings: Judged findings; those on other questions and those that do not decide are ignored.
+        missing: Why there may be no deciding finding, for the sentence.
+    """
+    deciding = [found for found in findings if found.question == question and found.outcome is not None]
+    for outcome in ("distinguishable", "undetermined", "indistinguishable"):
+        if held := [found for found in deciding if found.outcome == outcome]:
+            strongest = max(held, key=_strength)
+            return AuditVerdict(
+                question=question,
+                outcome=strongest.outcome or "undetermined",
+                sentence=_sentence(strongest, held, deciding),
+                decided_by=strongest.name,
+            )
+    reason = missing or "no attack on this question could be run"
+    return AuditVerdict(question=question, outcome="undetermined", sentence=f"Undetermined: {reason}.")
+
+
+def _strength(found: Finding) -> float:
+    """Difference beyond the noise in standard errors, for choosing the finding to name."""
+    if found.difference is None:
+        return -math.inf
+    towards = {"higher": found.difference, "lower": -found.difference}.get(found.direction, abs(found.difference))
+    return (towards - found.noise) / (found.error or 1e-12)
+
+
+_CONTROLS = {"retrained": "retrained", "theory": "retrained by theory", "original": "original"}
+
+
+def _sentence(named: Finding, held: list[Finding], deciding: list[Finding]) -> str:
+    control = "" if named.control is None else f", {_CONTROLS[named.control_is]} {named.text(named.control)}"
+    beside = named.original if named.control_is != "original" else None
+    original = "" if beside is None else f", original {named.text(beside)}"
+    number = f"{named.title}: {named.text(named.value)}{_span(named)}{control}{original}"
+    if named.outcome == "distinguishable":
+        return f"Distinguishable from retraining by {len(held)} of {len(deciding)} tests. {number}."
+    if named.outcome == "undetermined":
+        why = "no retrained model to compare with" if named.control is None else f"too few samples (n = {named.n})"
+        return f"Undetermined by {len(held)} of {len(deciding)} tests: {why}. {number}."
+    return f"Indistinguishable from retraining by all {len(deciding)} tests. Largest difference: {number}."
+
+
+def _span(found: Finding) -> str:
+    if found.interval is None:
+        return ""
+    low, high = (found.text(bound).removesuffix(" %") for bound in found.interval)
+    return f" [{low}, {high}]"
+
+
+def _quantile(probability: float) -> float:
+    return NormalDist().inv_cdf(probability)
