@@ -13,6 +13,7 @@ import os
 import statistics
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,13 @@ from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, ForgetSplit, audit
 from gradpivot.auditing import Subject, Worlds, run_worlds, target_of
+from gradpivot.auditing.attacks.finetuning import FINETUNE
 from gradpivot.auditing.attacks.klom import KLOM
+from gradpivot.auditing.attacks.relearning import RELEARN_5
 from gradpivot.auditing.attacks.ulira import ULIRA, ULIRA_TPR
 from gradpivot.data import load_fashion_mnist
 from gradpivot.experiments import Problem, find_problem
 from gradpivot.methods import Method, Retrain, list_methods, make_method
-from gradpivot.models import SmallCNN
 from gradpivot.runs import train_original
 from gradpivot.testing import Masked, destroyed, memorised
 
@@ -43,11 +45,9 @@ def fashion() -> Problem:
         train, test = load_fashion_mnist()
         return tuple(TensorDataset(*(t[:n] for t in data.tensors)) for data, n in ((train, 5000), (test, 5000)))
 
-    return Problem(
-        name="fashion-5000", load=load, model=lambda: SmallCNN(channels=1, size=28),
-        training=Retrain(lr=0.1, epochs=40, batch_size=64, momentum=0.9, weight_decay=0, schedule="cosine"),
-        settings={"batch_size": 64},
-    )  # fmt: skip
+    training = Retrain(lr=0.1, epochs=30, batch_size=64, momentum=0.9, weight_decay=0, schedule="cosine")
+    settings = {"batch_size": 64, "augment": "none"}
+    return replace(find_problem("fashion-mnist"), name="fashion-5000", load=load, training=training, settings=settings)
 
 
 def planted(seeds: int, level: str) -> dict[str, Any]:
@@ -106,9 +106,8 @@ def methods(path: str, split: ForgetSplit, chosen: dict[str, Method], worlds: in
         row = _row(name, found[name], "unlearned")
         result = problem.prepared(original, split, method).run()
         if not result.diverged:
-            audited = audit(result.model, split, original=original, retrain=control, level="standard")
-            row |= {f"{attack}_difference": audited.finding(attack).difference for attack in ("relearn_5", "finetune")}
-            row["verdicts"] = {question: verdict.outcome for question, verdict in audited.verdicts.items()}
+            subject = Subject(model=result.model, split=split, original=original, retrained=(control,))
+            row |= {f"{attack.name}_difference": attack.run(subject).difference for attack in (RELEARN_5, FINETUNE)}
         rows.append(row)
         _say(f"{name} audited")
     facts = {"problem": problem.name, "worlds": worlds, "n_forget": len(split.forget_indices), "kind": split.kind}

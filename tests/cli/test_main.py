@@ -115,8 +115,9 @@ def test_starts_without_torch(words):
     ],
 )
 def test_wrong_options_are_reported_without_torch(words):
-    probe = "import sys\nfrom gradpivot.cli import main\nstatus = main({!r})\nsys.exit(7 if 'torch' in sys.modules else status)"
-    done = subprocess.run([sys.executable, "-c", probe.format(words)], capture_output=True, check=False)
+    probe = f"import sys\nfrom gradpivot.cli import main\nstatus = main({words!r})\n"
+    probe += "sys.exit(7 if 'torch' in sys.modules else status)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, check=False)
     assert done.returncode == 1
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from gradpivot.runtime import Replicas
 
 __all__ = [
-    "check_model", "check_options", "computed", "device_named", "prepare", "problem_of", "refuse_file", "set_threads", "split_of",
+    "check_model", "check_options", "computed", "device_named", "prepare", "problem_of", "refuse_file", "set_threads",
+    "split_of",
 ]  # fmt: skip
 
 

@@ -117,8 +117,10 @@ def _run_tyro(words: Sequence[str]) -> Any:
 
 def _strip_box(text: str, command: str) -> str:
     """Tyro's error message in one line, without its box and the appended help."""
-    parts = [line.strip("│ ") for line in text.splitlines() if not re.match(r"\s*[╭╰├]|[\w ]*-{5,}$", line)]
-    line = " ".join(part for part in parts if part and not set(part) <= set("─ "))
+    # An ASCII terminal gets a title, a line of dashes and no box.
+    text = re.sub(r"\A[^\n]*\n *-{5,} *\n", "", text)
+    parts = [line.strip("│ ") for line in text.splitlines() if not re.match(r"\s*[╭╰├]", line)]
+    line = " ".join(part for part in parts if part and not set(part) <= set("─- "))
     line = re.split(r" Argument helptext| For full helptext| Perhaps you meant|Missing from [^:]*:", f" {line}")[0]
     for pattern, wanted in _WRONG_VALUES.items():
         line = re.sub(rf"Error parsing (--\S+): .*{pattern}", rf"\1 is \2; give {wanted}", line)

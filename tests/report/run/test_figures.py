@@ -184,6 +184,10 @@ def test_main_writes_the_figures_of_the_docs(tmp_path: Path, capsys: pytest.Capt
     assert explain.main([str(tmp_path / "docs")]) == 0
     names = {path.name for path in (tmp_path / "docs").iterdir()}
     assert names == {"hypervolume.svg", "hypervolume.png", "pivot.svg", "pivot.png"}
+    # `make docs` leaves the committed ones as they are.
+    for name in ("hypervolume.svg", "pivot.svg"):
+        committed = Path(__file__).parents[3] / "docs/figures" / name
+        assert committed.read_bytes() == (tmp_path / "docs" / name).read_bytes(), f"run make docs and commit {name}"
     assert explain.main([]) == 2
     assert "usage" in capsys.readouterr().err
 
