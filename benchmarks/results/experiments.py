@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 __all__ = ["EXPERIMENTS", "Experiment", "Place"]
@@ -112,6 +112,12 @@ def _speed(script: str, full: tuple[str, ...], quick: tuple[str, ...]) -> Experi
     return Experiment(cost="3 min", run=_script(f"{script}.py", *full, quick=quick))
 
 
+def _audit(cost: str, *words: str) -> Experiment:
+    """Every method against shadow models."""
+    few = ("--worlds", "4", "--methods", "ga", "--store", "runs/results-quick/audit-worlds")
+    return Experiment(cost=cost, run=_script("audit.py", "methods", *words, quick=("methods", *words, *few)))
+
+
 _SPEED = {
     "step": (("--threads", "2"), ("--threads", "1", "--repeats", "1", "--batch", "4")),
     "training": ((), ("--steps", "2", "--only", "8×8")),
@@ -144,6 +150,11 @@ EXPERIMENTS: dict[str, Experiment] = {
     "ablation-digits": Experiment(
         cost="5 min", run=_sweep("ablation-digits", quick=("--classes", "3", "--fraction", "0.1", "--seeds", "1"))
     ),
+    "audit-planted": Experiment(
+        cost="10 min", run=_script("audit.py", "planted", quick=("planted", "--seeds", "2", "--level", "quick"))
+    ),
+    "audit-digits-class": _audit("20 min", "--classes", "3"),
+    "audit-digits-random": _audit("20 min", "--fraction", "0.1"),
     "targets": Experiment(cost="15 min", run=_script("targets.py", "--seeds", "3", quick=("--seeds", "1"))),
     "frontier": Experiment(
         cost="15 min",
@@ -168,6 +179,11 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     **{f"speed-{name}": _speed(name, *sizes) for name, sizes in _SPEED.items()},
     "ablation-mnist": Experiment(cost="10 min", run=_sweep("ablation-mnist"), quick=False, data=("mnist",)),
+    "audit-fashion": replace(
+        _audit("40 min", "--problem", "benchmarks.audit:fashion", "--worlds", "10"),
+        quick=False,
+        data=("fashion-mnist",),
+    ),
     "control-mnist": Experiment(cost="40 min", run=_sweep("control-mnist"), quick=False, data=("mnist",)),
     "mnist": Experiment(cost="30 min", run=_sweep("mnist-quick"), quick=False, data=("mnist",)),
     "ablation-cifar10": Experiment(cost="2 h", run=_sweep("ablation-cifar10"), quick=False, data=("cifar10",)),

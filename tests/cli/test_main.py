@@ -515,7 +515,7 @@ def test_a_quick_trace_recommends(original, tmp_path, capsys):
     assert main([*words, "--points", "4"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "Recommended: CUP(" in told
-    assert "of the line; a retrained model is expected at" in told
+    assert "That is closest to what a retrained model should score" in told
     assert "runs with scoring; a sweep of" in told
     results = json.loads((out / "results.json").read_text())
     assert 2 <= len(results["frontiers"][0]["points"]) <= 4

@@ -137,7 +137,7 @@ def test_conditions_that_cannot_be_read(text):
 
 
 def test_conditions_out_of_range():
-    with pytest.raises(GradPivotError, match="unknown score 'acc'"):
+    with pytest.raises(GradPivotError, match="unknown score 'ACC'"):
         parse_conditions("ACC>=95")
     with pytest.raises(GradPivotError, match="between 0 and 100"):
         parse_conditions("UA>=950")

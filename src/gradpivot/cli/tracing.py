@@ -61,7 +61,6 @@ def _keep_run(problem: Problem, split: ForgetSplit, chosen: options.DemoOptions)
     from gradpivot.methods import CUP
     from gradpivot.models import save_weights
     from gradpivot.runs import original_model, write_run
-    from gradpivot.sweep import Runs
 
     out = chosen.out / "cup"
     if (out / "metrics.json").exists():
@@ -70,8 +69,7 @@ def _keep_run(problem: Problem, split: ForgetSplit, chosen: options.DemoOptions)
     prepared = problem.prepared(original, split, CUP(gamma=1.0), seed=chosen.seed)
     config = {"problem": problem.name, "seed": chosen.seed, "threads": chosen.threads, "classes": str(chosen.forget)}
     save_weights(original, out / "original.safetensors", {"problem": problem.name, "seed": chosen.seed})
-    result = Runs(chosen.out).result(prepared)
-    write_run(out, {**config, **prepared.method.to_dict()}, split, result, prepared.original())
+    write_run(out, {**config, **prepared.method.to_dict()}, split, prepared.run(), prepared.original())
 
 
 @run.register

@@ -17,7 +17,7 @@ __all__ = ["AuditOptions"]
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(ProblemRun):
-    """Attack a model that claims to have forgotten, and write the evidence.
+    """Attack a model that claims to have forgotten.
 
     Compares it with a retrained and the original model. Writes audit.json and audit.html. Shadow models are kept in
     the store; run the command again to resume.

@@ -1,0 +1,135 @@
+"""Audits: planted cases, and every method against shadow models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.results.page import Page, Records
+from benchmarks.results.tables import markdown, percent
+
+from gradpivot.results import QUESTIONS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PAGE"]
+
+_PROBLEMS = {
+    "audit-digits-class": "digits, class 3",
+    "audit-digits-random": "digits, random 10 %",
+    "audit-fashion": "5,000 Fashion-MNIST images, random 10 %",
+}
+_EXPECTED = {
+    "original": "flagged",
+    "retrained": "passes",
+    "logit masked": "flagged on knowledge",
+    "random labels memorised": "flagged on membership",
+    "destroyed": "flagged on collateral",
+}
+_SHORT = {"indistinguishable": "=", "distinguishable": "≠", "undetermined": "?"}
+
+
+def _outcomes(counts: dict[str, int]) -> str:
+    """``=`` for one model; ``= 18, ? 2`` for several."""
+    shown = [(sign, counts[name]) for name, sign in _SHORT.items() if counts.get(name)]
+    return shown[0][0] if sum(counts.values()) == 1 else ", ".join(f"{sign} {count}" for sign, count in shown)
+
+
+def _planted(found: dict[str, Any]) -> str:
+    def caught(case: dict[str, Any]) -> str:
+        names = sorted(case["caught_by"], key=lambda name: -case["caught_by"][name])
+        return ", ".join(names[:3]) + (" …" if len(names) > 3 else "") if names else "–"
+
+    return markdown(
+        ("forgotten", "model", "should be", "membership", "knowledge", "collateral", "caught by"),
+        (
+            (case["forget"], case["case"], _EXPECTED[case["case"]],
+             *(_outcomes(case["outcomes"][question]) for question in QUESTIONS), caught(case))
+            for case in found["cases"]
+        ),
+    )  # fmt: skip
+
+
+def _false_positives(found: dict[str, Any]) -> str:
+    """Retrained models called distinguishable, per question."""
+    cases = [case for case in found["cases"] if case["case"] == "retrained"]
+    return ", ".join(
+        f"{sum(case['outcomes'][question].get('distinguishable', 0) for case in cases)} on {question}"
+        for question in QUESTIONS
+    )
+
+
+def _methods(found: dict[str, Any]) -> str:
+    return markdown(
+        ("method", "U-LiRA AUC (± error)", "TPR at 1 % FPR %", "KLoM, nats", "relearning, points",
+         "fine-tuning, points", "UA %", "RA %", "TA change, points", "cost"),
+        (_row(row) for row in found["rows"]),
+    )  # fmt: skip
+
+
+def _row(row: dict[str, Any]) -> tuple[str, ...]:
+    if "auc" not in row:
+        return (row["method"], *["diverged"] * 9)
+
+    def points(name: str) -> str:
+        return "–" if row.get(name) is None else f"{100 * row[name]:+.1f}"
+
+    return (
+        row["method"], f"{row['auc']:.3f} ± {row['auc_error']:.3f}", percent(row["tpr"], 1), f"{row['klom']:.2f}",
+        points("relearn_5_difference"), points("finetune_difference"), percent(row["ua"], 1), percent(row["ra"], 1),
+        points("ta_change"), "–" if row["cost"] is None else f"{row['cost']:.2f}",
+    )  # fmt: skip
+
+
+def _named(found: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(row for row in found["rows"] if row["method"] == name)
+
+
+def _values(records: Records) -> dict[str, str]:
+    planted = records.data("audit-planted")
+    values = {
+        "about": records.about("audit-planted"),
+        "planted": _planted(planted),
+        "retrained": str(planted["seeds"]),
+        "false_positives": _false_positives(planted),
+    }
+    for name in _PROBLEMS:
+        found, field = records.data(name), name.removeprefix("audit-").replace("-", "_")
+        values |= {
+            f"{field}_about": records.about(name),
+            f"{field}_table": _methods(found),
+            f"{field}_worlds": str(found["worlds"]),
+            f"{field}_records": str(found["n_forget"]),
+            **{
+                f"{field}_{key}": f"{_named(found, row)['auc']:.2f}"
+                for key, row in {"original": "Original", "retrained": "Retrained", "cup": "CUP γ = 1"}.items()
+            },
+        }
+    return values
+
+
+def _figures(records: Records) -> dict[str, Figure]:
+    from matplotlib.figure import Figure as Drawing
+
+    figure = Drawing(figsize=(12, 4.2), layout="constrained")
+    panels = figure.subplots(1, len(_PROBLEMS))
+    for axes, (name, title) in zip(panels, _PROBLEMS.items(), strict=True):
+        for row in records.data(name)["rows"]:
+            if "auc" in row:
+                _mark(axes, row)
+        axes.axvline(0.5, color="#64748b", linewidth=1, linestyle="--")
+        axes.set(title=title, xlabel="U-LiRA AUC (0.5: not recognisable)")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("TA minus retrained, points")
+    return {"audit.png": figure}
+
+
+def _mark(axes: Any, row: dict[str, Any]) -> None:
+    own = {"CUP γ = 1": "#0072b2", "CUP γ = 0.5": "#56b4e9", "Original": "#000000", "Retrained": "#009e73"}
+    colour = own.get(row["method"], "#94a3b8")
+    axes.errorbar(row["auc"], 100 * row["ta_change"], xerr=row["auc_error"], fmt="o", color=colour, zorder=3)
+    if row["method"] in own:
+        axes.annotate(row["method"], (row["auc"], 100 * row["ta_change"]), xytext=(5, 5), textcoords="offset points")
+
+
+PAGE = Page(name="audit", values=_values, figures=_figures)
