@@ -77,6 +77,7 @@ results: $(VENV)/dev    ## Reproduce docs/results: RESULTS=quick in minutes, eve
 
 docs: $(VENV)/docs      ## Build docs/_build/html; a warning is an error
 	$(BIN)/python -m gradpivot.report.paper.explain docs/figures
+	$(BIN)/gradpivot report docs/examples/audit --out docs/_build/extra/report > /dev/null
 	$(BIN)/python -m sphinx -E -W --keep-going -q docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 

@@ -39,6 +39,7 @@ python_maximum_signature_line_length = 88
 html_theme = "furo"
 html_title = f"gradpivot {release}"
 html_static_path = ["static"]
+html_extra_path = ["_build/extra"]  # the report of a real audit, made by `make docs`
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False

@@ -70,3 +70,15 @@ def test_a_folder_without_results_is_explained(file, advice, here, capsys):
     (here / "folder" / file).write_text("{}")
     assert main(["report", "folder"]) == 1
     assert advice in capsys.readouterr().err
+
+
+def test_the_page_of_an_audit_is_rebuilt(here, capsys):
+    from gradpivot.report import write_audit
+    from made_audit import made_audit
+
+    write_audit(made_audit(), "evidence")
+    page = (here / "evidence/audit.html").read_bytes()
+    for target in ("evidence", "evidence/audit.json"):
+        assert main(["report", target, "--out", "again"]) == 0
+        assert (here / "again/audit.html").read_bytes() == page
+    assert "Is the rest intact?" in capsys.readouterr().out

@@ -25,6 +25,8 @@ def _(chosen: options.ReportOptions) -> int:
         )
     folder = chosen.results if chosen.results.is_dir() else chosen.results.parent
     out = chosen.out or folder
+    if chosen.results.name == "audit.json" or (chosen.results.is_dir() and (folder / "audit.json").exists()):
+        return _rebuild_audit(folder, out)
     # A run folder may hold the results.json of an earlier report, too.
     is_run = chosen.results.is_dir() and (folder / "metrics.json").exists()
     if not chosen.results.is_dir() or ((folder / "results.json").exists() and not is_run):
@@ -46,7 +48,16 @@ def _(chosen: options.ReportOptions) -> int:
     return 0
 
 
+def _rebuild_audit(folder: Path, out: Path) -> int:
+    from gradpivot.report import audit_lines, read_audit, write_audit
+
+    record = read_audit(folder / "audit.json")
+    _, page = write_audit(record, out)
+    say(*audit_lines(record), f"The page is {page}")
+    return 0
+
+
 def _no_results(folder: Path) -> str:
     if (folder / "store.json").exists():
         return f"{folder} is a sweep's store; compare its runs with 'gradpivot compare {folder}'"
-    return f"{folder} has no results; name a results.json, a demo or trace folder, or a folder from 'gradpivot unlearn'"
+    return f"{folder} has no results; name a results.json, or a folder from demo, trace, unlearn or audit"

@@ -143,81 +143,35 @@ def _exposed(subject: Subject) -> Measurement:
 NOISE = 0.03
 """AUC by which retrained models differ beyond sampling error: which records they find hard is partly chance."""
 
-MARGIN_ATTACK = Attack(
-    name="margin_auc",
-    title="Margin attack",
-    question="membership",
+_attack = partial(Attack, question="membership", threat=_BY_QUERIES)
+_for_information = partial(_attack, decides=False)
+
+MARGIN_ATTACK = _attack(
+    name="margin_auc", title="Margin attack", measure=partial(_auc, name="margin"), unit="", noise=NOISE,
     meaning="AUC of telling forgotten records from unseen ones by the scaled margin log p/(1 − p) of the true label.",
-    measure=partial(_auc, name="margin"),
-    unit="",
-    noise=NOISE,
-    threat=_BY_QUERIES,
-)
-
-ENTROPY_ATTACK = Attack(
-    name="entropy_auc",
-    title="Entropy attack",
-    question="membership",
+)  # fmt: skip
+ENTROPY_ATTACK = _attack(
+    name="entropy_auc", title="Entropy attack", measure=partial(_auc, name="entropy"), unit="", noise=NOISE,
     meaning="AUC of telling forgotten records from unseen ones by how certain the prediction is; needs no label.",
-    measure=partial(_auc, name="entropy"),
-    unit="",
-    noise=NOISE,
-    threat=_BY_QUERIES,
-)
-
-LOSS_ATTACK = Attack(
-    name="loss_auc",
-    title="Loss attack",
-    question="membership",
+)  # fmt: skip
+LOSS_ATTACK = _for_information(
+    name="loss_auc", title="Loss attack", measure=partial(_auc, name="loss", note=_SAME_ORDER), unit="",
     meaning="AUC of telling forgotten records from unseen ones by the cross-entropy loss.",
-    measure=partial(_auc, name="loss", note=_SAME_ORDER),
-    unit="",
-    decides=False,
-    threat=_BY_QUERIES,
-)
-
-CONFIDENCE_ATTACK = Attack(
-    name="confidence_auc",
-    title="Confidence attack",
-    question="membership",
-    meaning="AUC of telling forgotten records from unseen ones by the probability of the true label.",
-    measure=partial(_auc, name="confidence", note=_SAME_ORDER),
-    unit="",
-    decides=False,
-    threat=_BY_QUERIES,
-)
-
-MARGIN_TPR_1 = Attack(
-    name="margin_tpr_1",
-    title="Margin attack, TPR at 1 % FPR",
-    question="membership",
+)  # fmt: skip
+CONFIDENCE_ATTACK = _for_information(
+    name="confidence_auc", title="Confidence attack", measure=partial(_auc, name="confidence", note=_SAME_ORDER),
+    unit="", meaning="AUC of telling forgotten records from unseen ones by the probability of the true label.",
+)  # fmt: skip
+MARGIN_TPR_1 = _for_information(
+    name="margin_tpr_1", title="Margin attack, TPR at 1 % FPR", measure=partial(_tpr, fpr=0.01), direction="higher",
     meaning="Share of the forgotten records with a margin above all but 1 % of the unseen records' margins.",
-    measure=partial(_tpr, fpr=0.01),
-    direction="higher",
-    decides=False,
-    threat=_BY_QUERIES,
-)
-
-MARGIN_TPR_01 = Attack(
-    name="margin_tpr_01",
-    title="Margin attack, TPR at 0.1 % FPR",
-    question="membership",
+)  # fmt: skip
+MARGIN_TPR_01 = _for_information(
+    name="margin_tpr_01", title="Margin attack, TPR at 0.1 % FPR", measure=partial(_tpr, fpr=0.001), direction="higher",
     meaning="Share of the forgotten records with a margin above all but 0.1 % of the unseen records' margins.",
-    measure=partial(_tpr, fpr=0.001),
-    direction="higher",
-    decides=False,
-    threat=_BY_QUERIES,
-)
-
-EXPOSURE = Attack(
-    name="exposed_auc",
-    title="Exposure of retained records",
-    question="membership",
+)  # fmt: skip
+EXPOSURE = _for_information(
+    name="exposed_auc", title="Exposure of retained records", measure=_exposed, unit="", direction="higher",
     meaning="AUC of telling retained records from test data by the scaled margin; higher than for the original model "
     "means that forgetting exposes others.",
-    measure=_exposed,
-    unit="",
-    direction="higher",
-    decides=False,
-    threat=_BY_QUERIES,
-)
+)  # fmt: skip

@@ -43,7 +43,7 @@ class RerunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """Show a finished run, or rebuild the page of a demo or trace.
+    """Show a finished run, or rebuild the page of a demo, trace or audit.
 
     Doesn't need torch.
 
@@ -53,7 +53,7 @@ class ReportOptions:
     """
 
     results: tyro.conf.Positional[Path]
-    """A results.json, its folder (demo, trace), or a run folder (unlearn, train)."""
+    """A results.json, its folder (demo, trace), a run folder (unlearn, train), or an audit's folder."""
     out: Path | None = None
     """Output folder; by default next to the results."""
 
