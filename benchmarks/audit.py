@@ -58,17 +58,22 @@ def planted(seeds: int, level: str) -> dict[str, Any]:
     found: dict[str, Any] = {"level": level, "seeds": seeds, "cases": []}
     for forget, split in splits.items():
         original = train_original(problem, split, 0)
-        controls = [_retrained(problem, original, split, seed) for seed in (1001,)]
+        retrained = [_retrained(problem, original, split, seed) for seed in range(1, seeds + 1)]
         cases: dict[str, list[nn.Module]] = {
             "original": [original],
-            "retrained": [_retrained(problem, original, split, seed) for seed in range(1, seeds + 1)],
+            "retrained": retrained,
             "random labels memorised": [memorised(original, split)],
             "destroyed": [destroyed(original, scale=4)],
         }
         if split.kind == "class":
             cases["logit masked"] = [Masked(original, split.classes)]
         for case, models in cases.items():
-            audits = [audit(m, split, original=original, retrain=controls, level=level) for m in models]
+            # Each retrained model has the next one as its control; the others have the first.
+            controls = [*retrained[1:], retrained[0]] if case == "retrained" else retrained
+            audits = [
+                audit(model, split, original=original, retrain=control, level=level)
+                for model, control in zip(models, controls, strict=False)
+            ]
             _say(f"{forget}, {case}: {len(audits)} audited")
             outcomes = {q: dict(Counter(one.verdicts[q].outcome for one in audits)) for q in audits[0].verdicts}
             caught = Counter(f.title for one in audits for f in one.attacks if f.outcome == "distinguishable")

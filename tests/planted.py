@@ -31,9 +31,9 @@ class DigitNet(nn.Module):
         return self.layers(images)
 
 
-def masked(model: nn.Module, value: float = -1e9) -> nn.Module:
+def masked(model: nn.Module, value: float = -1e9, label: int = FORGOTTEN) -> nn.Module:
     """A fake: the model behind a mask of the forgotten class's logit."""
-    return Masked(model, (FORGOTTEN,), value)
+    return Masked(model, (label,), value)
 
 
 @cache

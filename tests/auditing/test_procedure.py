@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import planted
-from gradpivot import CUP, audit, unlearn
+from gradpivot import CUP, ForgetSplit, audit, unlearn
 from gradpivot.auditing import Attack, Measurement, NotTestedError, procedure
 from gradpivot.errors import GradPivotError
 from gradpivot.testing import memorised
@@ -144,3 +144,59 @@ def test_an_attack_that_cannot_run_is_left_out_with_its_reason(monkeypatch):
     assert found.not_tested == {"Mine": "no such data"}
     assert found.finding("plain").outcome is None
     assert outcome(found, "knowledge") == "undetermined"
+
+
+def test_a_fake_whose_head_cannot_be_read_is_not_passed():
+    class Hidden(torch.nn.Module):
+        """A mask around a model whose last layer is no nn.Linear."""
+
+        def __init__(self, model):
+            super().__init__()
+            *layers, last = model.layers
+            self.body, self.weight, self.bias = torch.nn.Sequential(*layers), last.weight, last.bias
+
+        def forward(self, images):
+            logits = torch.nn.functional.linear(self.body(images), self.weight, self.bias)
+            return logits.index_fill(1, torch.tensor([planted.FORGOTTEN]), -1e9)
+
+    found = audited(Hidden(planted.original()))
+    assert found.finding("forget_accuracy").value == 0
+    assert outcome(found, "knowledge") != "indistinguishable"
+    assert "could not be run" in found.verdicts["knowledge"].sentence
+
+
+def test_a_control_with_the_original_weights_is_refused():
+    with pytest.raises(GradPivotError, match="same weights as the original"):
+        audited(planted.original(), retrain=planted.original())
+
+
+def test_a_control_that_is_the_audited_model_is_pointed_out():
+    assert "Independence of the control" in audited(planted.retrained(1)).not_tested
+
+
+def test_chosen_records_are_not_judged_against_theory():
+    split = ForgetSplit.by_index(planted.class_split().train, planted.class_split().test, range(40))
+    found = audit(planted.original(), split)
+    assert found.finding("margin_auc").outcome == "undetermined"
+    assert (
+        "two retrained models"
+        in audit(planted.original(), split, retrain=planted.retrained()).not_tested["RMIA with reference models"]
+    )
+
+
+def test_a_few_records_decide_nothing_about_membership():
+    split = ForgetSplit.by_index(planted.class_split().train, planted.class_split().test, [1, 2, 3])
+    found = audit(planted.original(), split, retrain=planted.retrained())
+    assert found.finding("margin_auc").outcome == "undetermined"
+
+
+def test_pictures_of_single_records_are_shown_on_request_only():
+    split = planted.record_split()
+
+    def shown(**options):
+        found = audit(planted.original(), split, **options)
+        return any(row["image"] for row in found.sections["records"])
+
+    assert not shown()
+    assert shown(images=True)
+    assert any(row["image"] for row in audited(planted.original()).sections["records"])

@@ -47,9 +47,12 @@ def test_level_standard_trains_a_reference_once(run, here, capsys):
     assert main(words) == 0
     saved = json.loads((here / "evidence/audit.json").read_text(encoding="utf-8"))
     assert "retrained 1" in saved["provenance"]["weights"]
-    made = (here / "evidence/retrained.safetensors").stat().st_mtime_ns
+    (kept,) = (here / "evidence").glob("retrained-*.safetensors")
+    made = kept.stat().st_mtime_ns
     assert main([*words, "--overwrite"]) == 0
-    assert (here / "evidence/retrained.safetensors").stat().st_mtime_ns == made
+    assert kept.stat().st_mtime_ns == made
+    assert main([*words, "--overwrite", "--seed", "1"]) == 0
+    assert len(list((here / "evidence").glob("retrained-*.safetensors"))) == 2
 
 
 @pytest.mark.slow

@@ -43,6 +43,27 @@ def test_a_difference_within_the_noise_between_retrained_models_is_no_evidence()
     assert judge(finding(0.08, 0.001, noise=0.06)) == "distinguishable"
 
 
+def test_retrained_models_that_differ_more_than_the_margin_leave_it_open():
+    noisy = finding(0.05, 0.001, noise=0.3, margin=0.1)
+    assert judge(noisy) == "undetermined"
+    sentence = verdict_on("membership", [replace(noisy, outcome="undetermined")]).sentence
+    assert "retrained models differ by more than the margin" in sentence
+
+
+def test_nothing_is_indistinguishable_while_a_deciding_attack_could_not_be_run():
+    found = [replace(finding(), outcome="indistinguishable")]
+    verdict = verdict_on("membership", found, {"Head refit": "no linear layer"})
+    assert verdict.outcome == "undetermined"
+    assert "Head refit (no linear layer)" in verdict.sentence
+    caught = [*found, replace(finding(0.3), outcome="distinguishable")]
+    assert verdict_on("membership", caught, {"Head refit": "no linear layer"}).outcome == "distinguishable"
+
+
+def test_the_sentence_names_the_control():
+    one = finding(question="collateral", direction="lower", control_is="original", outcome="indistinguishable")
+    assert verdict_on("collateral", [one]).sentence.startswith("No worse than the original model by all 1 tests")
+
+
 def test_without_a_control_nothing_is_determined():
     assert judge(finding(None, None, control=None)) == "undetermined"
 

@@ -1,4 +1,10 @@
-from .attack import LEVELS as LEVELS, Attack as Attack, Measurement as Measurement, NotTestedError as NotTestedError
+from .attack import (
+    LEVELS as LEVELS,
+    Attack as Attack,
+    Measurement as Measurement,
+    NotApplicableError as NotApplicableError,
+    NotTestedError as NotTestedError,
+)
 from .procedure import Audit as Audit, Shadows as Shadows, audit as audit, check_level as check_level
 from .registry import all_attacks as all_attacks
 from .subject import Outputs as Outputs, Subject as Subject

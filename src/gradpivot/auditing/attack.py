@@ -11,13 +11,17 @@ from gradpivot.results import Finding
 if TYPE_CHECKING:
     from gradpivot.auditing.subject import Subject
 
-__all__ = ["LEVELS", "Attack", "Measurement", "NotTestedError"]
+__all__ = ["LEVELS", "Attack", "Measurement", "NotApplicableError", "NotTestedError"]
 
 LEVELS = ("quick", "standard", "full")
 
 
 class NotTestedError(Exception):
     """Raised by an attack that cannot run on this subject; the message is the reason that the report gives."""
+
+
+class NotApplicableError(NotTestedError):
+    """Raised by an attack without which its question can still be answered."""
 
 
 class Measurement(NamedTuple):
@@ -76,7 +80,7 @@ class Attack:
             NotTestedError: If it cannot run on this subject.
         """
         measured = self.measure(subject)
-        copied = ("name", "title", "question", "meaning", "unit", "direction", "decides", "noise", "margin")
+        copied = ("name", "title", "question", "meaning", "unit", "direction", "decides", "noise", "margin", "threat")
         found = Finding(**{name: getattr(self, name) for name in copied}, value=measured.value, n=measured.n)
         known = {name: value for name, value in measured._asdict().items() if value is not None}
         known["noise"] = max(self.noise, measured.noise or 0.0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from gradpivot.auditing.attack import LEVELS, Attack, NotTestedError
+from gradpivot.auditing.attack import LEVELS, Attack, NotApplicableError, NotTestedError
 from gradpivot.auditing.registry import all_attacks, attacks_up_to
 from gradpivot.auditing.sections import page_sections
 from gradpivot.auditing.subject import Subject
@@ -93,6 +93,7 @@ def audit(
     seed: int = 0,
     problem: str | None = None,
     task: Task | None = None,
+    images: bool | None = None,
     workers: int = 0,
     progress: Progress | None = None,
     command: str = "",
@@ -113,6 +114,8 @@ def audit(
         seed: Seed of everything random in the audit.
         problem: The problem's name or ``module:function``, for training shadow models.
         task: How to run the model on a batch; classification of (input, label) batches by default.
+        images: Whether the page shows pictures of records. By default only for forgotten classes: single records may
+            be personal data that must not be kept.
         workers: Data-loading processes.
         progress: Called with (attacks done, attacks in all).
         command: The command line to record.
@@ -129,21 +132,22 @@ def audit(
     if isinstance(shadows, int) and level == "full" and method is not None:
         shadows = _plan(shadows, problem)
     subject = _subject(model, split, original, retrain, task, seed, workers)
-    if isinstance(shadows, Shadows) and level == "full" and method is not None:
+    # One record cannot be both inside and outside a world.
+    if isinstance(shadows, Shadows) and level == "full" and method is not None and len(split.forget_indices) > 1:
         shadows = shadows.run(split, method, seed)
     if isinstance(shadows, Worlds):
         subject = replace(subject, worlds=shadows)
-    findings, not_tested = _attacked(subject, attacks_up_to(level), progress)
+    findings, not_tested, missing = _attacked(subject, attacks_up_to(level), progress)
     skipped = (attack for attack in all_attacks() if attack not in attacks_up_to(level))
     not_tested |= {attack.title: f"only at level {attack.level}" for attack in skipped}
     judged = judge_all(findings)
     return Audit(
-        verdicts={question: verdict_on(question, judged) for question in QUESTIONS},
+        verdicts={question: verdict_on(question, judged, missing[question]) for question in QUESTIONS},
         attacks=judged,
         level=level,
         problem={"name": problem or "", **split.facts()},
-        not_tested=not_tested,
-        sections=page_sections(subject, judged),
+        not_tested=not_tested | _same_weights(subject),
+        sections=page_sections(subject, judged, images=subject.is_class if images is None else images),
         provenance=_provenance(subject, method, level, command),
     )
 
@@ -194,6 +198,10 @@ def _subject(
         if not isinstance(one, nn.Module):
             raise GradPivotError(f"{called} is a {type(one).__name__}; pass a torch.nn.Module, such as result.model")
         check_fits(one, split, chosen, called=called)
+    if original is not None and any(weights_digest(one) == weights_digest(original) for one in retrained):
+        raise GradPivotError(
+            "a retrained model has the same weights as the original; pass one trained without the forgotten data"
+        )
     return Subject(
         model=model, split=split, original=original, retrained=retrained, task=chosen, seed=seed, workers=workers
     )
@@ -201,18 +209,34 @@ def _subject(
 
 def _attacked(
     subject: Subject, attacks: Sequence[Attack], progress: Progress | None
-) -> tuple[list[Finding], dict[str, str]]:
-    """Run the attacks; those that cannot run are left out, with the reason."""
+) -> tuple[list[Finding], dict[str, str], dict[str, dict[str, str]]]:
+    """Run the attacks.
+
+    Returns:
+        The findings; the attacks that were left out, with the reason; and of these, by question, the ones that would
+        have decided it.
+    """
     findings: list[Finding] = []
     not_tested: dict[str, str] = {}
+    missing: dict[str, dict[str, str]] = {question: {} for question in QUESTIONS}
     for number, attack in enumerate(attacks, 1):
         try:
             findings.append(attack.run(subject))
         except NotTestedError as reason:
             not_tested[attack.title] = str(reason)
+            if attack.decides and not isinstance(reason, NotApplicableError):
+                missing[attack.question][attack.title] = str(reason)
         if progress:
             progress(number, len(attacks))
-    return findings, not_tested
+    return findings, not_tested, missing
+
+
+def _same_weights(subject: Subject) -> dict[str, str]:
+    """A warning if the control is the audited model: every difference is then zero by construction."""
+    audited = weights_digest(subject.model)
+    same = any(weights_digest(control) == audited for control in subject.retrained)
+    reason = "the audited model and a retrained one have the same weights; pass a model trained independently"
+    return {"Independence of the control": reason} if same else {}
 
 
 def _provenance(subject: Subject, method: Method | None, level: str, command: str) -> Mapping[str, Any]:

@@ -35,7 +35,7 @@ _SCORED_BY = ("ulira", "rmia")
 """Attacks with a score per record, best first."""
 
 
-def page_sections(subject: Subject, findings: Iterable[Finding]) -> dict[str, Any]:
+def page_sections(subject: Subject, findings: Iterable[Finding], *, images: bool = True) -> dict[str, Any]:
     """What the page shows besides the findings.
 
     Returns:
@@ -44,7 +44,7 @@ def page_sections(subject: Subject, findings: Iterable[Finding]) -> dict[str, An
         ``examples``: forgotten records with each model's prediction. ``records``: forgotten records, the most exposed
         first.
     """
-    return {
+    found: dict[str, Any] = {
         "classes": _classes(subject),
         "neighbours": _neighbours(subject),
         "harmed": _harmed(subject),
@@ -54,6 +54,9 @@ def page_sections(subject: Subject, findings: Iterable[Finding]) -> dict[str, An
         "examples": _examples(subject),
         "records": _records(subject, findings),
     }
+    for shown in () if images else ("harmed", "examples", "records"):
+        found[shown] = [{**row, "image": None} for row in found[shown]]
+    return found
 
 
 def _classes(subject: Subject) -> list[dict[str, Any]]:
@@ -161,7 +164,9 @@ def _scores(subject: Subject, found: Outputs, findings: Mapping[str, Finding]) -
     for name in _SCORED_BY:
         given = findings[name].details.get("records") if name in findings else None
         if given is not None:
-            known = dict(zip(given["index"], given["score"], strict=True))
+            # What a retrained model's record scores is no exposure: leave-one-out scores are not centred at 0.5.
+            floor = given.get("control") or [0.0] * len(given["score"])
+            known = {i: s - c for i, s, c in zip(given["index"], given["score"], floor, strict=True)}
             scores = [known.get(int(index)) for index in subject.indices("forget")]
             return np.array([-np.inf if score is None else score for score in scores], dtype=np.float64)
     try:

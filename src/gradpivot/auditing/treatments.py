@@ -12,7 +12,7 @@ import numpy as np
 from torch import nn
 
 from gradpivot.auditing.attack import Measurement, NotTestedError
-from gradpivot.auditing.statistics import clopper_pearson
+from gradpivot.auditing.statistics import clopper_pearson, wald
 from gradpivot.errors import NonFiniteError
 from gradpivot.evaluate import MAX_RELEARNED, Shots, fixed_subset, mean_over_steps, sample_shots, sgd_steps
 from gradpivot.runtime import derive, isolated
@@ -129,7 +129,7 @@ def compare(subject: Subject, treated: Treated, *, zero_by_theory: bool = False,
     return Measurement(
         value=float(treated.audited.mean()),
         n=n,
-        interval=clopper_pearson(round(float(treated.audited.sum())), n),
+        interval=_interval(treated.audited),
         control=None if control is None else float(control.mean()),
         control_is="retrained" if treated.retrained or control is None else "theory",
         original=None if treated.original is None else float(treated.original.mean()),
@@ -138,6 +138,14 @@ def compare(subject: Subject, treated: Treated, *, zero_by_theory: bool = False,
         noise=_noise(treated.retrained),
         **fields,
     )
+
+
+def _interval(credits: NDArray[np.float64]) -> tuple[float, float]:
+    """95 % interval of the mean: exact for credits of 0 and 1, by their standard error otherwise."""
+    if np.isin(credits, (0.0, 1.0)).all():
+        return clopper_pearson(int(credits.sum()), len(credits))
+    low, high = wald(float(credits.mean()), float(credits.std()) / math.sqrt(len(credits)))
+    return max(low, 0.0), min(high, 1.0)
 
 
 def paired_credit(first: NDArray[np.float64], second: NDArray[np.float64]) -> tuple[float, float]:

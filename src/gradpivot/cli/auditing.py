@@ -36,6 +36,7 @@ class _Case:
     model: nn.Module
     original: nn.Module | None
     method: Method | None
+    searched: bool
 
 
 @run.register
@@ -55,7 +56,7 @@ def _(chosen: options.AuditOptions) -> int:
             found = audit(
                 case.model, case.split, original=case.original, retrain=retrained or None, method=case.method,
                 level=chosen.level, shadows=worlds, seed=chosen.seed, problem=case.problem.name,
-                task=case.problem.task, workers=chosen.workers, progress=report,
+                task=case.problem.task, images=chosen.images, workers=chosen.workers, progress=report,
                 command=shlex.join(["gradpivot", *sys.argv[1:]]),
             )  # fmt: skip
     found.save(out)
@@ -73,6 +74,7 @@ def _load(chosen: options.AuditOptions) -> _Case:
     from gradpivot.runs import read_config, read_metrics
 
     method: Method | None = None
+    searched = False
     if chosen.folder is not None:
         config, metrics = read_config(chosen.folder), read_metrics(chosen.folder)
         if metrics["diverged"]:
@@ -84,6 +86,7 @@ def _load(chosen: options.AuditOptions) -> _Case:
             original=chosen.original or files["original"], split=chosen.split or chosen.folder / "split.json",
         )  # fmt: skip
         method = make_method(metrics["provenance"]["method"])
+        searched = "until" in config or "keep" in config
     if chosen.weights is None or chosen.split is None:
         raise GradPivotError("name a run's folder, or the model and what it forgot: --weights FILE --split split.json")
     set_threads(chosen.threads)
@@ -96,6 +99,7 @@ def _load(chosen: options.AuditOptions) -> _Case:
         model=_weights(problem, chosen.weights, chosen.map, device),
         original=None if chosen.original is None else _weights(problem, chosen.original, chosen.map, device),
         method=method,
+        searched=searched,
     )
 
 
@@ -109,27 +113,31 @@ def _weights(problem: Problem, path: Path, rules: tuple[str, ...], device: str) 
 
 def _retrained(case: _Case, out: Path) -> list[nn.Module]:
     """The given references; at level standard and full one is trained if there is none, and kept for the next audit."""
-    from gradpivot.models import load_weights, save_weights
+    from gradpivot.models import load_weights, save_weights, structure
+    from gradpivot.runtime import environment
+    from gradpivot.sweep import digest_of
 
     chosen, problem = case.chosen, case.problem
     device = device_named(chosen.device)
     if chosen.retrained or chosen.level == "quick":
         return [_weights(problem, path, chosen.map, device) for path in chosen.retrained]
-    facts = {"split": case.split.hash, "recipe": problem.training.label, "seed": chosen.seed}
-    kept, model = out / "retrained.safetensors", problem.model().to(device)
+    model = problem.model().to(device)
+    # Named by everything that decides its weights: after a change another reference is trained.
+    how: dict[str, Any] = {name: getattr(chosen, name) for name in ("seed", "precision", "compile")}
+    facts = {"split": case.split.hash, "recipe": problem.training.to_dict(), "code": environment()["code"], **how}
+    key = digest_of([facts, structure(model), chosen.threads, device])
+    kept, checkpoint = out / f"retrained-{key}.safetensors", out / f"retraining-{key}.pt"
     if kept.exists():
-        load_weights(model, kept, expected=facts)
+        load_weights(model, kept)
         return [model.eval()]
     with bar("Retraining a reference", wants_progress(chosen.json)) as report:
-        how: dict[str, Any] = {"precision": chosen.precision, "compile": chosen.compile, "workers": chosen.workers}
         outcome = problem.prepared(
-            model, case.split, problem.training, seed=chosen.seed, progress=report,
-            checkpoint=out / "retraining.pt", **how,
-        ).outcome()  # fmt: skip
+            model, case.split, problem.training, progress=report, workers=chosen.workers, checkpoint=checkpoint, **how
+        ).outcome()
     if outcome.diverged:
         raise GradPivotError(f"retraining the reference diverged ({outcome.diverged['reason']}); pass --retrained FILE")
-    save_weights(outcome.model, kept, facts)
-    (out / "retraining.pt").unlink(missing_ok=True)
+    save_weights(outcome.model, kept, {"split": case.split.hash, "recipe": problem.training.label})
+    checkpoint.unlink(missing_ok=True)
     return [outcome.model.eval()]
 
 
@@ -138,11 +146,24 @@ def _worlds(case: _Case) -> Worlds | None:
     from gradpivot.auditing import Shadows
 
     chosen = case.chosen
-    if chosen.level != "full" or case.method is None or chosen.model is not None:
+    if chosen.level != "full" or len(case.split.forget_indices) < 2:
         return None
+    if reason := _unrepeatable(case):
+        sys.stderr.write(f"gradpivot: U-LiRA is left out: {reason}\n")
+        return None
+    assert case.method is not None
     with watched_sweep("Shadow models", chosen.json) as watch:
         shadows = Shadows(
             problem=chosen.problem, count=chosen.shadows, store=chosen.store, engine=chosen.engine,
             jobs=chosen.jobs, threads=chosen.threads, watch=watch,
         )  # fmt: skip
         return shadows.run(case.split, case.method, chosen.seed)
+
+
+def _unrepeatable(case: _Case) -> str:
+    """Why shadow models cannot repeat how the audited model was unlearned; empty if they can."""
+    if case.method is None:
+        return "the model was unlearned by other software"
+    if case.searched:
+        return "the run searched for a target (--until, --keep), which shadow models don't repeat"
+    return "--model replaces the problem's model; define a problem with your model" if case.chosen.model else ""

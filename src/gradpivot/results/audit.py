@@ -51,6 +51,7 @@ class Finding:
         margin: Differences below this are called indistinguishable if the interval excludes larger ones.
         n: Number of samples behind the value.
         outcome: By :func:`judge`; None for findings that do not decide.
+        threat: Who could do this, with what access.
         note: A remark on this number.
         details: Curves, per-record values and the like.
     """
@@ -73,6 +74,7 @@ class Finding:
     margin: float = 0.1
     n: int = 0
     outcome: Outcome | None = None
+    threat: str = ""
     note: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -145,8 +147,7 @@ class AuditRecord:
         for found in self.attacks:
             if found.name == name:
                 return found
-        reason = self.not_tested.get(name)
-        raise GradPivotError(f"the audit has no finding {name!r}" + (f": {reason}" if reason else ""))
+        raise GradPivotError(f"the audit has no finding {name!r}; it has {', '.join(one.name for one in self.attacks)}")
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary with its schema version."""
@@ -182,8 +183,9 @@ def judge(found: Finding, comparisons: int = 1) -> Outcome:
 
     Distinguishable if the interval of the difference lies beyond the noise between retrained models; the interval is
     widened (Bonferroni) for ``comparisons`` deciding findings, so that a retrained model is called distinguishable on
-    a question with a probability of at most 5 %. Indistinguishable if two one-sided tests at 5 % exclude a difference
-    beyond the margin. Undetermined otherwise: too few samples, or no control.
+    a question with a probability of at most 5 %. Indistinguishable if tests at 5 % exclude a difference beyond the
+    margin: in both directions, or in the one that matters (no worse, not recognisable) for a one-sided finding.
+    Undetermined otherwise: too few samples, no control, or retrained models that differ by more than the margin.
     """
     if found.difference is None or found.error is None or found.control is None:
         return "undetermined"
@@ -192,21 +194,24 @@ def judge(found: Finding, comparisons: int = 1) -> Outcome:
     tails = 2 if found.direction == "two-sided" else 1
     if towards - _quantile(1 - ERROR_RATE / (tails * comparisons)) * found.error > found.noise:
         return "distinguishable"
-    if towards + _quantile(1 - ERROR_RATE) * found.error < max(found.margin, found.noise):
+    if found.noise <= found.margin and towards + _quantile(1 - ERROR_RATE) * found.error < found.margin:
         return "indistinguishable"
     return "undetermined"
 
 
-def verdict_on(question: str, findings: Iterable[Finding], missing: str = "") -> AuditVerdict:
+def verdict_on(question: str, findings: Iterable[Finding], missing: Mapping[str, str] | None = None) -> AuditVerdict:
     """Combine the judged findings on a question: one distinguishable finding decides.
 
     Args:
         question: Key of :data:`QUESTIONS`.
         findings: Judged findings; those on other questions and those that do not decide are ignored.
-        missing: Why there may be no deciding finding, for the sentence.
+        missing: Deciding attacks on this question that could not be run, with the reason. Without them nothing is
+            called indistinguishable.
     """
     deciding = [found for found in findings if found.question == question and found.outcome is not None]
     for outcome in ("distinguishable", "undetermined", "indistinguishable"):
+        if outcome == "indistinguishable" and missing:
+            break
         if held := [found for found in deciding if found.outcome == outcome]:
             strongest = max(held, key=_strength)
             return AuditVerdict(
@@ -215,7 +220,8 @@ def verdict_on(question: str, findings: Iterable[Finding], missing: str = "") ->
                 sentence=_sentence(strongest, held, deciding),
                 decided_by=strongest.name,
             )
-    reason = missing or "no attack on this question could be run"
+    names = "; ".join(f"{title} ({reason})" for title, reason in (missing or {}).items())
+    reason = f"these attacks could not be run: {names}" if names else "no attack on this question could be run"
     return AuditVerdict(question=question, outcome="undetermined", sentence=f"Undetermined: {reason}.")
 
 
@@ -235,12 +241,21 @@ def _sentence(named: Finding, held: list[Finding], deciding: list[Finding]) -> s
     beside = named.original if named.control_is != "original" else None
     original = "" if beside is None else f", original {named.text(beside)}"
     number = f"{named.title}: {named.text(named.value)}{_span(named)}{control}{original}"
+    whom = "the original model" if any(one.control_is == "original" for one in deciding) else "retraining"
     if named.outcome == "distinguishable":
-        return f"Distinguishable from retraining by {len(held)} of {len(deciding)} tests. {number}."
+        return f"Distinguishable from {whom} by {len(held)} of {len(deciding)} tests. {number}."
     if named.outcome == "undetermined":
-        why = "no retrained model to compare with" if named.control is None else f"too few samples (n = {named.n})"
-        return f"Undetermined by {len(held)} of {len(deciding)} tests: {why}. {number}."
-    return f"Indistinguishable from retraining by all {len(deciding)} tests. Largest difference: {number}."
+        return f"Undetermined by {len(held)} of {len(deciding)} tests: {_why_undetermined(named)}. {number}."
+    same = "No worse than" if all(one.direction != "two-sided" for one in deciding) else "Indistinguishable from"
+    return f"{same} {whom} by all {len(deciding)} tests. Nearest to a difference: {number}."
+
+
+def _why_undetermined(found: Finding) -> str:
+    if found.control is None:
+        return "no retrained model to compare with"
+    if found.noise > found.margin:
+        return "retrained models differ by more than the margin"
+    return f"too few samples (n = {found.n})"
 
 
 def _span(found: Finding) -> str:

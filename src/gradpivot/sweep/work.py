@@ -300,12 +300,24 @@ def _any_split(problem: str) -> ForgetSplit:
     return ForgetSplit.by_index(train, test, [0], target=_problem(problem).target)
 
 
+_Target = tuple[tuple[str, Any], ...]
+
+
+def _split(problem: str, target: _Target, seed: int) -> ForgetSplit:
+    return _world(problem, target) if "world" in dict(target) else _whole_split(problem, target, seed)
+
+
+# A world has its own copy of the training data, so only the current one is kept.
+@lru_cache(maxsize=1)
+def _world(problem: str, target: _Target) -> ForgetSplit:
+    wanted = dict(target)
+    return world_split(base_split(problem, wanted), wanted["world"], wanted.get("worlds_seed", 0))[0]
+
+
 @lru_cache(maxsize=_CACHE_SIZE)
-def _split(problem: str, target: tuple[tuple[str, Any], ...], seed: int) -> ForgetSplit:
+def _whole_split(problem: str, target: _Target, seed: int) -> ForgetSplit:
     train, test = _data(problem)
     wanted, label = dict(target), _problem(problem).target
-    if "world" in wanted:
-        return world_split(base_split(problem, wanted), wanted["world"], wanted.get("worlds_seed", 0))[0]
     if wanted["kind"] == "class":
         return ForgetSplit.by_class(train, test, wanted["classes"], target=label)
     if wanted["kind"] == "index":

@@ -16,6 +16,7 @@ from gradpivot.auditing.attacks.membership import (
     EXPOSURE,
     LOSS_ATTACK,
     MARGIN_ATTACK,
+    NOISE,
     MARGIN_TPR_01,
     MARGIN_TPR_1,
 )
@@ -40,7 +41,7 @@ def test_the_margin_attack_reports_the_auc_of_every_model():
     difference, error = contrast(*delong(forget, unseen), AUDITED, RETRAINED)
     assert (found.difference, found.error) == (pytest.approx(difference), pytest.approx(error))
     assert found.interval[0] < found.value < found.interval[1]
-    assert (found.n, found.noise, found.unit, found.direction) == (500, 0, "", "two-sided")
+    assert (found.n, found.noise, found.unit, found.direction) == (500, NOISE, "", "two-sided")
 
 
 def test_curves_are_plain_data():

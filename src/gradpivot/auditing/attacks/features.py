@@ -161,7 +161,6 @@ RAW_OUTPUTS = Attack(
     question="knowledge",
     meaning="Accuracy on the forgotten data by the last linear layer's outputs, before any mask or post-processing.",
     measure=_raw_outputs,
-    direction="higher",
     noise=0.05,
     margin=0.10,
     threat="Anyone who has the weights; no data needed.",
@@ -176,7 +175,6 @@ LOGIT_REFIT = Attack(
         f"samples and {FEW} forgotten records per class."
     ),
     measure=partial(_refit, treatment="refitting the logits", draw=_few, features="products"),
-    direction="higher",
     noise=0.10,
     margin=0.20,
     threat="Has the weights, retained data and a few labelled records of what was forgotten.",
@@ -191,7 +189,6 @@ HEAD_REFIT = Attack(
         f"forgotten records per class."
     ),
     measure=partial(_refit, treatment="refitting the head", draw=_few),
-    direction="higher",
     noise=0.10,
     margin=0.20,
     threat="Has the weights, retained data and a few labelled records of what was forgotten.",
@@ -206,7 +203,6 @@ LINEAR_PROBE = Attack(
         "other half."
     ),
     measure=partial(_refit, treatment="linear probing", draw=_halves),
-    direction="higher",
     noise=0.10,
     margin=0.20,
     threat="Has the weights, retained data and many labelled records of what was forgotten.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from gradpivot.auditing.attack import Attack, Measurement, NotTestedError
+from gradpivot.auditing.attack import Attack, Measurement, NotApplicableError
 from gradpivot.auditing.treatments import LearningCurves, compare, fine_tune, forget_records, treat
 from gradpivot.evaluate import repeated_batches
 
@@ -38,7 +38,7 @@ def _measure(subject: Subject, treatment: str, prepare: Callable[[nn.Module], ob
 
 def _measure_frozen(subject: Subject) -> Measurement:
     if not any(isinstance(module, _NORMALISATION) for module in subject.model.modules()):
-        raise NotTestedError("the model has no BatchNorm")
+        raise NotApplicableError("the model has no BatchNorm")
     return _measure(subject, "fine-tuning with BatchNorm frozen", _train_without_statistics)
 
 
@@ -59,7 +59,6 @@ FINETUNE = Attack(
     ),
     measure=partial(_measure, treatment="fine-tuning", prepare=nn.Module.train),
     level="standard",
-    direction="higher",
     noise=0.05,
     margin=0.10,
     threat="Has the weights and retained data, for example a customer who fine-tunes the model.",
@@ -72,7 +71,6 @@ FINETUNE_FROZEN = Attack(
     meaning="As fine-tuning on retained data, with the running statistics of BatchNorm left as they are.",
     measure=_measure_frozen,
     level="standard",
-    direction="higher",
     noise=0.05,
     margin=0.10,
     threat="Has the weights and retained data, for example a customer who fine-tunes the model.",

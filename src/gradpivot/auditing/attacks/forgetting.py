@@ -27,7 +27,6 @@ FORGET_ACCURACY = Attack(
     question="knowledge",
     meaning="Share of the forgotten records that the model still classifies correctly.",
     measure=_forget_accuracy,
-    direction="higher",
     noise=0.05,
     margin=0.10,
     threat="Anyone who can query the model.",

@@ -84,7 +84,6 @@ INTERPOLATION = Attack(
     meaning="Accuracy on the forgotten data with weights halfway between the model and the original model.",
     measure=_measure,
     level="standard",
-    direction="higher",
     decides=False,
     noise=0.05,
     margin=0.10,

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONFIDENCE_ATTACK", "ENTROPY_ATTACK", "EXPOSURE", "LOSS_ATTACK", "MARGIN_ATTACK", "MARGIN_TPR_01", "MARGIN_TPR_1",
-    "NOISE", "assumption",
+    "NOISE", "assumption", "few_samples",
 ]  # fmt: skip
+
+_MIN_SAMPLES = 10
+"""Samples on each side below which the normal approximation of an AUC's error fails."""
 
 _Vector = NDArray[np.float64]
 
@@ -61,7 +64,7 @@ def _auc(subject: Subject, name: str, note: str = "") -> Measurement:
     aucs, covariance = delong(members, others)
     value, own = float(aucs[0]), float(np.sqrt(covariance[0, 0]))
     difference, error = contrast(aucs, covariance, 0, 1) if retrained else (value - 0.5, own)
-    remarks = (note, "" if retrained else assumption(subject))
+    remarks = (note, "" if retrained else assumption(subject), few_samples(subject))
     return Measurement(
         value=value,
         n=members.shape[1] + others.shape[1],
@@ -70,11 +73,22 @@ def _auc(subject: Subject, name: str, note: str = "") -> Measurement:
         control_is="retrained" if retrained else "theory",
         original=None if subject.original is None else float(aucs[-1]),
         difference=difference,
-        error=error,
+        error=error if is_decidable(subject) else None,
         noise=_spread(aucs[1 : 1 + len(retrained)]),
         note=" ".join(filter(None, remarks)),
         details={"roc": _curves(subject)} if name == "margin" else {},
     )
+
+
+def is_decidable(subject: Subject) -> bool:
+    """Whether an AUC can decide: enough samples on both sides, and typical records or a retrained model as control."""
+    return not few_samples(subject) and (bool(subject.retrained) or subject.split.kind in ("class", "random"))
+
+
+def few_samples(subject: Subject) -> str:
+    """A remark if there are too few samples for the error of an AUC."""
+    least = min(len(subject.indices("forget")), len(subject.indices("unseen")))
+    return "" if least >= _MIN_SAMPLES else f"Fewer than {_MIN_SAMPLES} samples on one side: not decided."
 
 
 def _spread(aucs: _Vector) -> float | None:

@@ -47,7 +47,6 @@ def _attack(percent: int) -> Attack:
         question="knowledge",
         meaning=f"Accuracy on the forgotten data after removing the {percent} % smallest weights.",
         measure=partial(_measure, percent=percent),
-        direction="higher",
         noise=0.05,
         margin=0.10,
         threat="Anyone who has the weights; no data needed.",

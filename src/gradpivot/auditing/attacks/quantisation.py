@@ -41,7 +41,6 @@ def _attack(bits: int) -> Attack:
         question="knowledge",
         meaning=f"Accuracy on the forgotten data after rounding the weights to {bits} bits per output channel.",
         measure=partial(_measure, bits=bits),
-        direction="higher",
         noise=0.05,
         margin=0.10,
         threat="Anyone who has the weights, or deploys them quantised; no data needed.",

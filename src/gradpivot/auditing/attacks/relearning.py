@@ -77,7 +77,6 @@ def _attack(count: int, **fields: Any) -> Attack:
         ),
         measure=partial(_measure, count=count),
         level="standard",
-        direction="higher",
         noise=0.15,
         margin=0.20,
         threat="Has the weights, retained data and a few labelled records of what was forgotten.",

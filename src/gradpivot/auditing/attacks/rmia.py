@@ -19,8 +19,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gradpivot.auditing.attack import Attack, Measurement
-from gradpivot.auditing.attacks.membership import NOISE, assumption
+from gradpivot.auditing.attack import Attack, Measurement, NotApplicableError
+from gradpivot.auditing.attacks.membership import NOISE, assumption, few_samples
 from gradpivot.auditing.statistics import contrast, delong, wald
 from gradpivot.auditing.subject import Part, Subject
 from gradpivot.evaluate import rmia_log_ratios
@@ -48,8 +48,16 @@ def _log_ratios(subject: Subject, part: Part) -> _Vector:
     return rmia_log_ratios(own, known, 1.0) if subject.is_class else rmia_log_ratios(own, known)
 
 
+def _check(subject: Subject) -> None:
+    if not subject.retrained:
+        raise NotApplicableError("RMIA needs a retrained model as reference; pass retrain=, or use level standard")
+    # A single reference leaves no control, and chosen records may be harder than unseen ones.
+    if len(subject.retrained) == 1 and subject.split.kind not in ("class", "random"):
+        raise NotApplicableError("RMIA on chosen records needs two retrained models: a reference and a control")
+
+
 def _measure(subject: Subject) -> Measurement:
-    subject.control("RMIA")
+    _check(subject)
     members, others = _log_ratios(subject, "forget"), _log_ratios(subject, "unseen")
     aucs, covariance = delong(members, others)
     value, own = float(aucs[0]), float(np.sqrt(covariance[0, 0]))
@@ -64,7 +72,7 @@ def _measure(subject: Subject) -> Measurement:
         control_is="retrained" if paired else "theory",
         original=float(aucs[-1]) if subject.original is not None else None,
         difference=difference,
-        error=error,
+        error=None if few_samples(subject) else error,
         note=note if paired else f"{note} {_single(subject)}",
         details={"records": _records(subject, members[0], others[0])},
     )

@@ -93,7 +93,7 @@ def _measure(subject: Subject) -> Measurement:
     return Measurement(
         value=found.statistic,
         n=len(chosen),
-        control=relative_similarity(further[0] if further else retrained, retrained, original).statistic,
+        control=relative_similarity(further[0], retrained, original).statistic if further else None,
         original=relative_similarity(original, retrained, original).statistic,
         note=f"nearer to the {nearer} model; p = {found.p_value:.2g} for being at least as near to the retrained one",
         details={"p_value": found.p_value, "difference": found.difference},

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradpivot.auditing.attack import Attack, Measurement, NotTestedError
+from gradpivot.auditing.attack import Attack, Measurement, NotApplicableError, NotTestedError
 from gradpivot.auditing.lira import lira_scores, record_aucs
 from gradpivot.auditing.statistics import auc, jackknife, roc, tpr_at, wald
 
@@ -28,6 +28,8 @@ __all__ = ["ULIRA", "ULIRA_TPR", "margins_of", "worlds_of"]
 
 _FPR = 0.01
 _FEWEST_WORLDS = 4
+_ENOUGH_WORLDS = 8
+"""Below this the standard error over worlds is too uncertain to decide by."""
 
 _Array = NDArray[np.float64]
 _Mask = NDArray[np.bool_]
@@ -41,9 +43,11 @@ def worlds_of(subject: Subject, attack: str) -> Worlds:
     """
     worlds = subject.worlds
     if worlds is None:
-        raise NotTestedError(f"{attack} needs shadow models: level full with a method of this library")
+        raise NotApplicableError(
+            f"{attack} needs shadow models: level full, and a problem on which the method can be repeated as it was run"
+        )
     if worlds.unlearned is None:
-        raise NotTestedError("unlearned by other software: its procedure cannot be repeated on shadow models")
+        raise NotApplicableError("unlearned by other software: its procedure cannot be repeated on shadow models")
     if len(worlds.inside) < _FEWEST_WORLDS:
         raise NotTestedError(f"{attack} needs at least {_FEWEST_WORLDS} worlds; there are {len(worlds.inside)}")
     members = np.asarray(worlds.inside).sum(axis=0)
@@ -88,7 +92,7 @@ def _measurement(subject: Subject, which: int) -> Measurement:
         control=retrained,
         original=original,
         difference=audited - retrained,
-        error=float(errors[1, which]),
+        error=float(errors[1, which]) if len(worlds.inside) >= _ENOUGH_WORLDS else None,
         note=_note(worlds),
     )
 

@@ -46,6 +46,8 @@ class AuditOptions(ProblemRun):
     """What was forgotten: a split.json from 'gradpivot unlearn' or ForgetSplit.save."""
     map: tuple[str, ...] = field(default=(), metadata=named("OLD=NEW …", INPUTS))
     """Rename keys of the weights files: fc=linear downsample=shortcut. aux=- drops a key."""
+    images: bool | None = None
+    """Show pictures of records on the page. By default only for forgotten classes: single records may be personal."""
     out: Path | None = None
     """Output folder; by default 'audit' in the run's folder, or runs/audit."""
     overwrite: bool = False

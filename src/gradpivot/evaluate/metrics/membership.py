@@ -67,8 +67,8 @@ AUC = Metric(
 # The scaled margin log p/(1 − p) orders samples as the confidence p does, so both have the same AUC. The audit's name.
 MARGIN_AUC = Metric(
     name="margin_auc", symbol="MARGIN-AUC", direction="lower", to_reference=False, ideal=0.5, least=0.5,
-    meaning="AUC of the audit's margin attack, in the better direction. Equals AUC: the scaled margin orders samples "
-    "like the confidence.",
+    meaning="AUC, under the name of the audit's margin attack: the scaled margin orders samples like the confidence, "
+    "except where that is 1 to float64 precision.",
     compute=_auc, against="comparable unseen data", is_attack=True, on_request=True,
 )  # fmt: skip
 RMIA = Metric(

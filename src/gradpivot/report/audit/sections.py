@@ -92,7 +92,11 @@ _ATTACK_HEADERS = (
 
 
 def _attack(found: Finding) -> list[str]:
-    remarks = "".join(f"<small>{escape(text)}</small>" for text in (found.meaning, found.note) if text)
+    remarks = "".join(
+        f"<small>{escape(text)}</small>"
+        for text in (found.meaning, found.note, found.threat and f"Attacker: {found.threat}")
+        if text
+    )
     return [
         Html(f"{escape(found.title)}{remarks}"),
         value_text(found),

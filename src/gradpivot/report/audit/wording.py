@@ -31,15 +31,15 @@ HOW_TO_READ = (
     "= indistinguishable: the tests exclude a difference from retraining beyond the margin.",
     "≠ distinguishable: a test found a difference that neither chance nor the noise between retrained models explains.",
     "? undetermined: there are too few samples, or there is no retrained model, to say either.",
-    "One distinguishable test decides a question. Thresholds are corrected for the number of tests: a retrained model "
-    "is called distinguishable on a question with a probability of at most 5 %.",
+    "One distinguishable test decides a question. Thresholds are corrected for the number of tests, so that "
+    "a retrained model is called distinguishable on a question with a probability of at most about 5 %.",
     "Read each value next to its control: the retrained model, unless the table says (theory) or (original). A "
     "retrained model generalises and relearns too; only the difference is evidence.",
     "Brackets hold the 95 % interval of the value. ± is one standard error of the difference, in percentage points "
     "(pp) for percentages. n is the number of samples.",
     "Noise is the difference between two retrained models that is normal. A smaller difference is not evidence.",
-    "Membership attacks count in both directions: records on which the model is conspicuously wrong give themselves "
-    "away as well.",
+    "Membership and knowledge count in both directions: records on which the model is conspicuously wrong give "
+    "themselves away as well. Collateral counts losses only.",
     "Indistinguishable is no proof of deletion. It holds for the attacks, data and seeds listed here; see what was not "
     "tested.",
 )
