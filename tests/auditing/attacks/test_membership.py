@@ -16,9 +16,9 @@ from gradpivot.auditing.attacks.membership import (
     EXPOSURE,
     LOSS_ATTACK,
     MARGIN_ATTACK,
-    NOISE,
     MARGIN_TPR_01,
     MARGIN_TPR_1,
+    NOISE,
 )
 from gradpivot.auditing.statistics import auc, contrast, delong
 from gradpivot.results import judge
