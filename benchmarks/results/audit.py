@@ -75,14 +75,26 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
         return "–" if row.get(name) is None else f"{100 * row[name]:+.1f}"
 
     return (
-        row["method"], f"{row['auc']:.3f} ± {row['auc_error']:.3f}", percent(row["tpr"], 1), f"{row['klom']:.2f}",
+        row["method"], _auc(row), percent(row["tpr"], 1), f"{row['klom']:.2f}",
         points("relearn_5_difference"), points("finetune_difference"), percent(row["ua"], 1), percent(row["ra"], 1),
         points("ta_change"), "–" if row["cost"] is None else f"{row['cost']:.2f}",
     )  # fmt: skip
 
 
+def _auc(row: dict[str, Any]) -> str:
+    return f"{row['auc']:.3f}" + ("" if row["method"] == "Retrained" else f" ± {row['auc_error']:.3f}")
+
+
 def _named(found: dict[str, Any], name: str) -> dict[str, Any]:
     return next(row for row in found["rows"] if row["method"] == name)
+
+
+def _nearest(found: dict[str, Any]) -> str:
+    """The two methods whose AUC is nearest to the retrained models', with their change of TA."""
+    target = _named(found, "Retrained")["auc"]
+    rows = [row for row in found["rows"][2:] if "auc" in row]
+    best = sorted(rows, key=lambda row: abs(row["auc"] - target))[:2]
+    return " and ".join(f"{row['method']} ({row['auc']:.2f}, TA {100 * row['ta_change']:+.1f} points)" for row in best)
 
 
 def _values(records: Records) -> dict[str, str]:
@@ -100,6 +112,7 @@ def _values(records: Records) -> dict[str, str]:
             f"{field}_table": _methods(found),
             f"{field}_worlds": str(found["worlds"]),
             f"{field}_records": str(found["n_forget"]),
+            f"{field}_nearest": _nearest(found),
             **{
                 f"{field}_{key}": f"{_named(found, row)['auc']:.2f}"
                 for key, row in {"original": "Original", "retrained": "Retrained", "cup": "CUP γ = 1"}.items()

@@ -20,6 +20,7 @@ from gradpivot.auditing.statistics import (
     null_variance,
     paired_difference,
     roc,
+    spread,
     tpr_at,
     wald,
 )
@@ -237,3 +238,8 @@ def test_the_jackknife_of_a_mean_is_its_standard_error():
 def test_no_scores_and_nan_are_errors(positive, negative):
     with pytest.raises(GradPivotError, match=r"samples|NaN"):
         auc(positive, negative)
+
+
+def test_the_spread_is_the_largest_difference_from_the_first():
+    assert spread([0.5]) is None
+    assert spread([0.5, 0.6, 0.2]) == pytest.approx(0.3)

@@ -18,7 +18,7 @@ from gradpivot.errors import GradPivotError
 
 __all__ = [
     "Roc", "TprAtFpr", "auc", "clopper_pearson", "contrast", "delong", "jackknife", "null_variance",
-    "paired_difference", "roc", "tpr_at", "wald",
+    "paired_difference", "roc", "spread", "tpr_at", "wald",
 ]  # fmt: skip
 
 _Array = NDArray[np.float64]
@@ -118,6 +118,12 @@ def contrast(estimates: _Array, covariance: _Array, first: int, second: int) -> 
 def wald(value: float, error: float) -> tuple[float, float]:
     """95 % interval value ± 1.96 standard errors, cut to [0, 1]."""
     return max(0.0, value - _Z95 * error), min(1.0, value + _Z95 * error)
+
+
+def spread(values: ArrayLike) -> float | None:
+    """Largest difference of the further values from the first: the noise between retrained models; None for one."""
+    first, *further = np.asarray(values, dtype=np.float64)
+    return max((abs(float(value - first)) for value in further), default=None)
 
 
 def roc(positive: ArrayLike, negative: ArrayLike, points: int = 200) -> Roc:

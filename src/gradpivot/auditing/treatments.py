@@ -12,7 +12,7 @@ import numpy as np
 from torch import nn
 
 from gradpivot.auditing.attack import Measurement, NotTestedError
-from gradpivot.auditing.statistics import clopper_pearson, wald
+from gradpivot.auditing.statistics import clopper_pearson, spread, wald
 from gradpivot.errors import NonFiniteError
 from gradpivot.evaluate import MAX_RELEARNED, Shots, fixed_subset, mean_over_steps, sample_shots, sgd_steps
 from gradpivot.runtime import derive, isolated
@@ -135,7 +135,7 @@ def compare(subject: Subject, treated: Treated, *, zero_by_theory: bool = False,
         original=None if treated.original is None else float(treated.original.mean()),
         difference=difference,
         error=error,
-        noise=_noise(treated.retrained),
+        noise=spread([float(one.mean()) for one in treated.retrained]) if treated.retrained else None,
         **fields,
     )
 
@@ -144,8 +144,7 @@ def _interval(credits: NDArray[np.float64]) -> tuple[float, float]:
     """95 % interval of the mean: exact for credits of 0 and 1, by their standard error otherwise."""
     if np.isin(credits, (0.0, 1.0)).all():
         return clopper_pearson(int(credits.sum()), len(credits))
-    low, high = wald(float(credits.mean()), float(credits.std()) / math.sqrt(len(credits)))
-    return max(low, 0.0), min(high, 1.0)
+    return wald(float(credits.mean()), float(credits.std()) / math.sqrt(len(credits)))
 
 
 def paired_credit(first: NDArray[np.float64], second: NDArray[np.float64]) -> tuple[float, float]:
@@ -158,14 +157,6 @@ def paired_credit(first: NDArray[np.float64], second: NDArray[np.float64]) -> tu
     n = len(differences) + 2
     variance = (float((differences**2).sum()) + 2) / n - (float(differences.sum()) / n) ** 2
     return float(differences.mean()), math.sqrt(variance / n)
-
-
-def _noise(retrained: Sequence[NDArray[np.float64]]) -> float | None:
-    """Largest difference of a further retrained model from the first."""
-    if len(retrained) < 2:
-        return None
-    first, *further = (float(values.mean()) for values in retrained)
-    return max(abs(value - first) for value in further)
 
 
 def forget_accuracy_after(subject: Subject, treatment: str, change: Callable[[nn.Module], None]) -> Measurement:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gradpivot.auditing.attack import Attack, Measurement, NotTestedError
-from gradpivot.auditing.statistics import clopper_pearson, paired_difference
+from gradpivot.auditing.statistics import clopper_pearson, paired_difference, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def _accuracy(subject: Subject, part: Part) -> Measurement:
         original=_of_original(subject, part, lambda found: float(found.correct.mean())),
         difference=difference,
         error=error,
-        noise=_spread([float(subject.outputs(model, part).correct.mean()) for model in subject.retrained]),
+        noise=_noise(subject, part, lambda found: float(found.correct.mean())),
         **baseline.fields,
     )
 
@@ -71,9 +71,9 @@ def _of_original(subject: Subject, part: Part, value: Callable[[Outputs], float]
     return None if subject.original is None else value(subject.outputs(subject.original, part))
 
 
-def _spread(values: Sequence[float]) -> float | None:
-    """Largest difference of a further retrained model from the first."""
-    return max((abs(value - values[0]) for value in values[1:]), default=None)
+def _noise(subject: Subject, part: Part, value: Callable[[Outputs], float]) -> float | None:
+    values = [value(subject.outputs(model, part)) for model in subject.retrained]
+    return spread(values) if values else None
 
 
 class _Drop(NamedTuple):
@@ -155,7 +155,7 @@ def _calibration_error(subject: Subject) -> Measurement:
         control=control,
         original=_of_original(subject, "test", expected_calibration_error),
         difference=None if control is None else value - control,
-        noise=_spread([expected_calibration_error(subject.outputs(model, "test")) for model in subject.retrained]),
+        noise=_noise(subject, "test", expected_calibration_error),
         **baseline.fields,
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradpivot.auditing.attack import Attack, Measurement, NotTestedError
-from gradpivot.auditing.statistics import contrast, delong, paired_difference, roc, tpr_at, wald
+from gradpivot.auditing.statistics import contrast, delong, paired_difference, roc, spread, tpr_at, wald
 from gradpivot.auditing.subject import Outputs, Part, Subject
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _auc(subject: Subject, name: str, note: str = "") -> Measurement:
         original=None if subject.original is None else float(aucs[-1]),
         difference=difference,
         error=error if is_decidable(subject) else None,
-        noise=_spread(aucs[1 : 1 + len(retrained)]),
+        noise=spread(aucs[1 : 1 + len(retrained)]) if retrained else None,
         note=" ".join(filter(None, remarks)),
         details={"roc": _curves(subject)} if name == "margin" else {},
     )
@@ -89,11 +89,6 @@ def few_samples(subject: Subject) -> str:
     """A remark if there are too few samples for the error of an AUC."""
     least = min(len(subject.indices("forget")), len(subject.indices("unseen")))
     return "" if least >= _MIN_SAMPLES else f"Fewer than {_MIN_SAMPLES} samples on one side: not decided."
-
-
-def _spread(aucs: _Vector) -> float | None:
-    """Largest difference of further retrained models to the first."""
-    return float(np.abs(aucs[1:] - aucs[0]).max()) if len(aucs) > 1 else None
 
 
 def _curves(subject: Subject) -> dict[str, Any]:
