@@ -170,8 +170,26 @@ def test_a_control_with_the_original_weights_is_refused():
         audited(planted.original(), retrain=planted.original())
 
 
-def test_a_control_that_is_the_audited_model_is_pointed_out():
-    assert "Independence of the control" in audited(planted.retrained(1)).not_tested
+def test_a_control_that_is_the_audited_model_settles_nothing():
+    found = audited(planted.retrained(1))
+    assert {outcome(found, question) for question in QUESTIONS} == {"undetermined"}
+    assert "Independent control" in found.verdicts["knowledge"].sentence
+
+
+def test_a_control_that_knows_the_class_is_refused():
+    with pytest.raises(GradPivotError, match="recognises 100 % of the forgotten classes"):
+        audited(planted.original(), retrain=planted.original(7), original=None)
+
+
+def test_an_attack_without_power_settles_nothing():
+    split = planted.record_split()
+    found = audit(planted.original(), split, original=planted.original(), retrain=planted.retrained_on_records(4))
+    assert outcome(found, "knowledge") != "indistinguishable"
+
+
+def test_a_split_file_is_not_a_split():
+    with pytest.raises(GradPivotError, match="the split is a str; pass a ForgetSplit"):
+        audit(planted.original(), "split.json")
 
 
 def test_chosen_records_are_not_judged_against_theory():

@@ -86,7 +86,8 @@ def test_a_model_of_other_software_is_welcome(run, here, capsys):
     ("words", "says"),
     [
         ([], "name a run's folder, or the model and what it forgot"),
-        (["nowhere"], "nowhere is not a run folder"),
+        (["nowhere"], "there is no folder nowhere"),
+        (["run", "--level", "full", "--shadows", "2"], "at least 4 worlds"),
         (["--weights", "new.pt", "--split", "no.json"], "no split file no.json"),
         (["--weights", "no.pt"], "name a run's folder, or the model"),
     ],

@@ -61,7 +61,7 @@ def test_nothing_is_indistinguishable_while_a_deciding_attack_could_not_be_run()
 
 def test_the_sentence_names_the_control():
     one = finding(question="collateral", direction="lower", control_is="original", outcome="indistinguishable")
-    assert verdict_on("collateral", [one]).sentence.startswith("No worse than the original model by all 1 tests")
+    assert verdict_on("collateral", [one]).sentence.startswith("Yes: no worse than the original model, by all 1 tests")
 
 
 def test_without_a_control_nothing_is_determined():
@@ -90,6 +90,15 @@ def test_one_distinguishable_finding_decides():
 def test_an_undetermined_finding_outweighs_indistinguishable_ones():
     found = [replace(finding(0.02, 0.1), outcome="undetermined"), replace(finding(), outcome="indistinguishable")]
     assert verdict_on("membership", found).outcome == "undetermined"
+
+
+def test_an_attack_that_does_not_even_find_the_original_says_nothing():
+    blind = finding(original=0.51, outcome="indistinguishable")
+    verdict = verdict_on("membership", [blind])
+    assert verdict.outcome == "undetermined"
+    assert "even the original model" in verdict.sentence
+    seeing = finding(original=0.7, outcome="indistinguishable")
+    assert verdict_on("membership", [blind, seeing]).outcome == "indistinguishable"
 
 
 def test_findings_on_other_questions_do_not_count():

@@ -15,6 +15,7 @@ from gradpivot.auditing.registry import all_attacks, attacks_up_to
 from gradpivot.auditing.sections import page_sections
 from gradpivot.auditing.subject import Subject
 from gradpivot.auditing.worlds import Worlds, run_worlds, target_of
+from gradpivot.data import ForgetSplit
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.models import weights_digest
 from gradpivot.results import QUESTIONS, AuditRecord, Finding, judge, verdict_on
@@ -23,12 +24,14 @@ from gradpivot.runtime import environment
 from gradpivot.tasks import Classification
 
 if TYPE_CHECKING:
-    from gradpivot.data import ForgetSplit
     from gradpivot.loop import Progress
     from gradpivot.methods import Method
     from gradpivot.tasks import Task
 
-__all__ = ["Audit", "Shadows", "audit"]
+__all__ = ["Audit", "Shadows", "audit", "check_level"]
+
+_MAX_RECOGNISED = 0.1
+"""Share of a forgotten class that a model trained without it may recognise by chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,12 +144,15 @@ def audit(
     skipped = (attack for attack in all_attacks() if attack not in attacks_up_to(level))
     not_tested |= {attack.title: f"only at level {attack.level}" for attack in skipped}
     judged = judge_all(findings)
+    if _is_own_control(subject):
+        missing = {question: {"Independent control": "it has the audited model's weights"} for question in QUESTIONS}
+    is_less = level == "full" and subject.worlds is None
     return Audit(
         verdicts={question: verdict_on(question, judged, missing[question]) for question in QUESTIONS},
         attacks=judged,
-        level=level,
+        level="full without shadow models" if is_less else level,
         problem={"name": problem or "", **split.facts()},
-        not_tested=not_tested | _same_weights(subject),
+        not_tested=not_tested,
         sections=page_sections(subject, judged, images=subject.is_class if images is None else images),
         provenance=_provenance(subject, method, level, command),
     )
@@ -188,6 +194,8 @@ def _subject(
     workers: int,
 ) -> Subject:
     """Check every model on the data before any attack runs."""
+    if not isinstance(split, ForgetSplit):
+        raise GradPivotError(f"the split is a {type(split).__name__}; pass a ForgetSplit, or ForgetSplit.load(file, …)")
     chosen = Classification.require(task or Classification(), by="the audit")
     retrained = () if retrain is None else (retrain,) if isinstance(retrain, nn.Module) else tuple(retrain)
     given = {"the model": model, "the original model": original}
@@ -198,13 +206,11 @@ def _subject(
         if not isinstance(one, nn.Module):
             raise GradPivotError(f"{called} is a {type(one).__name__}; pass a torch.nn.Module, such as result.model")
         check_fits(one, split, chosen, called=called)
-    if original is not None and any(weights_digest(one) == weights_digest(original) for one in retrained):
-        raise GradPivotError(
-            "a retrained model has the same weights as the original; pass one trained without the forgotten data"
-        )
-    return Subject(
+    subject = Subject(
         model=model, split=split, original=original, retrained=retrained, task=chosen, seed=seed, workers=workers
     )
+    _check_control(subject)
+    return subject
 
 
 def _attacked(
@@ -231,19 +237,34 @@ def _attacked(
     return findings, not_tested, missing
 
 
-def _same_weights(subject: Subject) -> dict[str, str]:
-    """A warning if the control is the audited model: every difference is then zero by construction."""
+def _is_own_control(subject: Subject) -> bool:
+    """Whether a control is the audited model, so that every difference is zero by construction."""
     audited = weights_digest(subject.model)
-    same = any(weights_digest(control) == audited for control in subject.retrained)
-    reason = "the audited model and a retrained one have the same weights; pass a model trained independently"
-    return {"Independence of the control": reason} if same else {}
+    return any(weights_digest(control) == audited for control in subject.retrained)
+
+
+def _check_control(subject: Subject) -> None:
+    """Raise for a control that cannot have been trained without the forgotten data."""
+    if subject.original is not None:
+        original = weights_digest(subject.original)
+        if any(weights_digest(one) == original for one in subject.retrained):
+            raise GradPivotError(
+                "a retrained model has the same weights as the original; pass one trained without the forgotten data"
+            )
+    for one in subject.retrained if subject.is_class else ():
+        share = float(subject.outputs(one, "forget").correct.mean())
+        if share > _MAX_RECOGNISED:
+            raise GradPivotError(
+                f"a retrained model recognises {100 * share:.0f} % of the forgotten classes; one that was trained "
+                f"without them cannot"
+            )
 
 
 def _provenance(subject: Subject, method: Method | None, level: str, command: str) -> Mapping[str, Any]:
     models = {"audited": subject.model, "original": subject.original}
     models |= {f"retrained {number}": one for number, one in enumerate(subject.retrained, 1)}
     return {
-        "command": command,
+        "command": command or "audit() in Python",
         "level": level,
         "seed": subject.seed,
         "method": None if method is None else method.to_dict(),

@@ -144,7 +144,9 @@ def _interval(credits: NDArray[np.float64]) -> tuple[float, float]:
     """95 % interval of the mean: exact for credits of 0 and 1, by their standard error otherwise."""
     if np.isin(credits, (0.0, 1.0)).all():
         return clopper_pearson(int(credits.sum()), len(credits))
-    return wald(float(credits.mean()), float(credits.std()) / math.sqrt(len(credits)))
+    # One record more that is half right and half wrong: equal credits do not make the mean exact.
+    variance = (float(((credits - credits.mean()) ** 2).sum()) + 0.25) / len(credits)
+    return wald(float(credits.mean()), math.sqrt(variance / len(credits)))
 
 
 def paired_credit(first: NDArray[np.float64], second: NDArray[np.float64]) -> tuple[float, float]:

@@ -48,6 +48,8 @@ def _(chosen: options.AuditOptions) -> int:
     refuse_file(out)
     if (out / "audit.json").exists() and not chosen.overwrite:
         raise GradPivotError(f"{out} already holds an audit; name another folder with --out, or pass --overwrite")
+    if chosen.level == "full":
+        _check_shadows(chosen.shadows)
     with terminating():
         case = _load(chosen)
         retrained = _retrained(case, out)
@@ -63,7 +65,8 @@ def _(chosen: options.AuditOptions) -> int:
     if chosen.json:
         say_json((out / "audit.json").read_text(encoding="utf-8"))
     else:
-        say(*audit_lines(found), f"The evidence is in {out / 'audit.html'}")
+        more = [] if chosen.level != "quick" else ["--level standard adds a retrained reference and fine-tuning."]
+        say(*audit_lines(found), *more, f"The evidence is in {out / 'audit.html'}")
     return 0
 
 
@@ -76,6 +79,8 @@ def _load(chosen: options.AuditOptions) -> _Case:
     method: Method | None = None
     searched = False
     if chosen.folder is not None:
+        if not chosen.folder.is_dir():
+            raise GradPivotError(f"there is no folder {chosen.folder}; 'gradpivot unlearn' writes one with --out")
         config, metrics = read_config(chosen.folder), read_metrics(chosen.folder)
         if metrics["diverged"]:
             raise GradPivotError(f"{chosen.folder} diverged, so there is no unlearned model to audit")
@@ -158,6 +163,12 @@ def _worlds(case: _Case) -> Worlds | None:
             jobs=chosen.jobs, threads=chosen.threads, watch=watch,
         )  # fmt: skip
         return shadows.run(case.split, case.method, chosen.seed)
+
+
+def _check_shadows(count: int) -> None:
+    from gradpivot.auditing import Shadows
+
+    Shadows(problem="", count=count)
 
 
 def _unrepeatable(case: _Case) -> str:

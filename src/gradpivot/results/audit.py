@@ -93,6 +93,13 @@ class Finding:
         return f"{value:.{3 if digits is None else digits}f} {self.unit}".rstrip()
 
     @property
+    def has_power(self) -> bool:
+        """Whether the attack could have found something: it tells the original model from the control, if known."""
+        if self.question == "collateral" or self.original is None or self.control is None:
+            return True
+        return abs(self.original - self.control) >= self.margin / 2
+
+    @property
     def control_text(self) -> str:
         """The control for display; says so if it is not a retrained model."""
         source = "" if self.control is None or self.control_is == "retrained" else f" ({self.control_is})"
@@ -202,13 +209,20 @@ def judge(found: Finding, comparisons: int = 1) -> Outcome:
 def verdict_on(question: str, findings: Iterable[Finding], missing: Mapping[str, str] | None = None) -> AuditVerdict:
     """Combine the judged findings on a question: one distinguishable finding decides.
 
+    An attack that cannot tell the original model from the control says nothing for the audited one, unless it
+    distinguishes it.
+
     Args:
         question: Key of :data:`QUESTIONS`.
         findings: Judged findings; those on other questions and those that do not decide are ignored.
         missing: Deciding attacks on this question that could not be run, with the reason. Without them nothing is
             called indistinguishable.
     """
-    deciding = [found for found in findings if found.question == question and found.outcome is not None]
+    everything = [found for found in findings if found.question == question and found.outcome is not None]
+    deciding = [found for found in everything if found.has_power or found.outcome == "distinguishable"]
+    if everything and not deciding:
+        reason = f"none of the {len(everything)} attacks tells even the original model from a retrained one"
+        return AuditVerdict(question=question, outcome="undetermined", sentence=f"Not determined: {reason}.")
     for outcome in ("distinguishable", "undetermined", "indistinguishable"):
         if outcome == "indistinguishable" and missing:
             break
@@ -222,7 +236,7 @@ def verdict_on(question: str, findings: Iterable[Finding], missing: Mapping[str,
             )
     names = "; ".join(f"{title} ({reason})" for title, reason in (missing or {}).items())
     reason = f"these attacks could not be run: {names}" if names else "no attack on this question could be run"
-    return AuditVerdict(question=question, outcome="undetermined", sentence=f"Undetermined: {reason}.")
+    return AuditVerdict(question=question, outcome="undetermined", sentence=f"Not determined: {reason}.")
 
 
 def _strength(found: Finding) -> float:
@@ -242,12 +256,23 @@ def _sentence(named: Finding, held: list[Finding], deciding: list[Finding]) -> s
     original = "" if beside is None else f", original {named.text(beside)}"
     number = f"{named.title}: {named.text(named.value)}{_span(named)}{control}{original}"
     whom = "the original model" if any(one.control_is == "original" for one in deciding) else "retraining"
-    if named.outcome == "distinguishable":
-        return f"Distinguishable from {whom} by {len(held)} of {len(deciding)} tests. {number}."
     if named.outcome == "undetermined":
-        return f"Undetermined by {len(held)} of {len(deciding)} tests: {_why_undetermined(named)}. {number}."
-    same = "No worse than" if all(one.direction != "two-sided" for one in deciding) else "Indistinguishable from"
-    return f"{same} {whom} by all {len(deciding)} tests. Nearest to a difference: {number}."
+        return f"Not determined by {len(held)} of {len(deciding)} tests: {_why_undetermined(named)}. {number}."
+    answer = _ANSWERS[named.question, named.outcome or ""].format(whom=whom)
+    if named.outcome == "distinguishable":
+        return f"{answer}, by {len(held)} of {len(deciding)} tests. {number}."
+    return f"{answer}, by all {len(deciding)} tests. Nearest to a difference: {number}."
+
+
+_ANSWERS = {
+    ("membership", "distinguishable"): "Yes: it can be told from {whom}",
+    ("membership", "indistinguishable"): "No more than after retraining",
+    ("knowledge", "distinguishable"): "The model can be told from {whom}",
+    ("knowledge", "indistinguishable"): "No more than after retraining",
+    ("collateral", "distinguishable"): "No: it is worse than {whom}",
+    ("collateral", "indistinguishable"): "Yes: no worse than {whom}",
+}
+"""The answer to each question in words."""
 
 
 def _why_undetermined(found: Finding) -> str:
@@ -255,6 +280,10 @@ def _why_undetermined(found: Finding) -> str:
         return "no retrained model to compare with"
     if found.noise > found.margin:
         return "retrained models differ by more than the margin"
+    if found.error is None:
+        return found.note.rstrip(".") or "the error is unknown"
+    if found.difference is not None and abs(found.difference) > found.noise:
+        return "the difference is within the noise and the margin of retrained models; pass several of them"
     return f"too few samples (n = {found.n})"
 
 

@@ -90,7 +90,7 @@ def test_an_attack_shows_everything_a_reader_needs() -> None:
     text = own_text(made_audit())
     row = next(row for row in re.findall(r"<tr>.*?</tr>", text) if "Scaled-margin attack, TPR" in row)
     cells = [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td>(.*?)</td>", row)]
-    assert cells == ["2.1 % [0.4, 6.0]", "1.1 %", "9.3 %", "+1.0 ± 2.1 pp", "1.5 pp", "292", "–"]
+    assert cells == ["2.1 % [0.4, 6.0]", "1.1 %", "9.3 %", "+1.0 ± 2.1 pp", "1.5, 10.0 pp", "292", "–"]
     assert "<small>only 36 unseen records" in row
     assert "+0.209 ± 0.021 nats" in text
 

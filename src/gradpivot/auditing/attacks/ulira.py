@@ -100,7 +100,8 @@ def _measurement(subject: Subject, which: int) -> Measurement:
 def _note(worlds: Worlds) -> str:
     count, records = worlds.inside.shape
     dropped = f" {worlds.diverged} further worlds diverged and were left out." if worlds.diverged else ""
-    return f"{records} records in {count} worlds, each unlearned with {worlds.method or 'the method'}.{dropped}"
+    few = "" if count >= _ENOUGH_WORLDS else f" Fewer than {_ENOUGH_WORLDS} worlds: not decided."
+    return f"{records} records in {count} worlds, each unlearned with {worlds.method or 'the method'}.{dropped}{few}"
 
 
 def _measure_auc(subject: Subject) -> Measurement:

@@ -85,18 +85,14 @@ _ATTACK_HEADERS = (
     "Control",
     "Original",
     "Difference (± error)",
-    "Noise",
+    "Noise, margin",
     "n",
     "Outcome",
 )
 
 
 def _attack(found: Finding) -> list[str]:
-    remarks = "".join(
-        f"<small>{escape(text)}</small>"
-        for text in (found.meaning, found.note, found.threat and f"Attacker: {found.threat}")
-        if text
-    )
+    remarks = "".join(f"<small>{escape(text)}</small>" for text in (found.meaning, found.note) if text)
     return [
         Html(f"{escape(found.title)}{remarks}"),
         value_text(found),

@@ -30,14 +30,15 @@ HOW_TO_READ = (
     "and the original model before unlearning.",
     "= indistinguishable: the tests exclude a difference from retraining beyond the margin.",
     "≠ distinguishable: a test found a difference that neither chance nor the noise between retrained models explains.",
-    "? undetermined: there are too few samples, or there is no retrained model, to say either.",
+    "? undetermined: there are too few samples, no retrained model, or no attack that finds even the original model.",
     "One distinguishable test decides a question. Thresholds are corrected for the number of tests, so that "
     "a retrained model is called distinguishable on a question with a probability of at most about 5 %.",
     "Read each value next to its control: the retrained model, unless the table says (theory) or (original). A "
     "retrained model generalises and relearns too; only the difference is evidence.",
     "Brackets hold the 95 % interval of the value. ± is one standard error of the difference, in percentage points "
     "(pp) for percentages. n is the number of samples.",
-    "Noise is the difference between two retrained models that is normal. A smaller difference is not evidence.",
+    "Noise is a difference that is normal between retrained models: an assumed value, or the measured one if that is "
+    "larger and several were given. A smaller difference is not evidence. Beyond the margin, nothing counts as equal.",
     "Membership and knowledge count in both directions: records on which the model is conspicuously wrong give "
     "themselves away as well. Collateral counts losses only.",
     "Indistinguishable is no proof of deletion. It holds for the attacks, data and seeds listed here; see what was not "
@@ -92,8 +93,8 @@ def difference_text(found: Finding) -> str:
 
 
 def noise_text(found: Finding) -> str:
-    """The noise floor in the unit of differences: ``2.0 pp``."""
-    return f"{_bare(found, found.noise)}{_gap_unit(found)}"
+    """Noise and margin in the unit of differences: ``2.0, 10.0 pp``."""
+    return f"{_bare(found, found.noise)}, {_bare(found, found.margin)}{_gap_unit(found)}"
 
 
 def _bare(found: Finding, value: float) -> str:
