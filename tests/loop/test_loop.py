@@ -248,7 +248,7 @@ def test_nan_weights_are_refused_by_name():
     model = trained()
     with torch.no_grad():
         model.layers[0].weight[0, 0] = math.nan
-    with pytest.raises(GradPivotError, match=r"weight layers\.0\.weight holds NaN"):
+    with pytest.raises(GradPivotError, match=r"weight layers\.0\.weight contains NaN"):
         unlearn(model, split(), CUP(epochs=1))
 
 
@@ -257,7 +257,7 @@ def test_infinite_weights_that_cancel_are_refused_too():
     with torch.no_grad():
         model.layers[0].weight[0, 0] = math.inf
         model.layers[0].weight[0, 1] = -math.inf
-    with pytest.raises(GradPivotError, match="holds NaN"):
+    with pytest.raises(GradPivotError, match="contains NaN"):
         unlearn(model, split(), CUP(epochs=1))
 
 
@@ -276,7 +276,7 @@ def test_what_is_no_method_is_explained(wrong):
 
 
 def test_seeds_are_whole_numbers():
-    with pytest.raises(GradPivotError, match="whole number"):
+    with pytest.raises(GradPivotError, match="pass an integer"):
         unlearn(trained(), split(), CUP(epochs=1), seed=1.5)
 
 

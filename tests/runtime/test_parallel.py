@@ -228,7 +228,7 @@ def test_losses_draw_per_process_and_methods_draw_alike(found):
         ("drift", "differ between the 2 processes"),
         ("one sample each", "use batchnorm='frozen'"),
         ("sharded", "before fully_shard"),
-        ("wrapped", "give model.module"),
+        ("wrapped", "pass model.module"),
         ("not a tensor", "the first one refuses"),
     ],
 )

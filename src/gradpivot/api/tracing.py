@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from gradpivot.api.progress import show_progress
+from gradpivot.api.bars import show_progress
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import Scored, Scorer, Scores, standing_metrics
 from gradpivot.experiments import GAMMAS

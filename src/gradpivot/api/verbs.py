@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from gradpivot.api.progress import show_progress
+from gradpivot.api.bars import show_progress
 from gradpivot.evaluate import Scored
 from gradpivot.experiments import find_problem
 from gradpivot.loop import Progress

@@ -43,7 +43,7 @@ class RerunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """Show a finished run, or rebuild the page of a demo, trace or audit.
+    """Show a run, or rebuild the page of a demo, trace or audit.
 
     Doesn't need torch.
 
