@@ -63,7 +63,8 @@ def test_a_missing_folder_is_explained(here, capsys):
 
 
 @pytest.mark.parametrize(
-    ("file", "advice"), [("store.json", "gradpivot compare"), ("notes.txt", "a folder from 'gradpivot unlearn'")]
+    ("file", "advice"),
+    [("store.json", "gradpivot compare"), ("notes.txt", "a folder from demo, trace, unlearn or audit")],
 )
 def test_a_folder_without_results_is_explained(file, advice, here, capsys):
     (here / "folder").mkdir()

@@ -129,7 +129,7 @@ def test_killed_and_continued_is_one_process(place):
     stdout, stderr = continued.communicate(timeout=PATIENCE)
     assert continued.returncode == 0, stderr
     assert ours(stderr) == []
-    assert stdout.count("Everything is in two") == 1
+    assert stdout.count("The run is in two") == 1
     assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in (place / "one").iterdir())
     one, two = (load_file(place / name / "model.safetensors") for name in ("one", "two"))
     for name, weight in one.items():

@@ -109,7 +109,7 @@ def test_a_weak_classifier_and_other_forgetting_are_refused_before_the_work():
     SampleScorer(JUDGING, None, TASK).check(here)
     with pytest.raises(GradPivotError, match="the scorer has no classifier"):
         SampleScorer(JUDGING, None, TASK).scores(generator(), here)
-    with pytest.raises(GradPivotError, match="defined for diffusion"):
+    with pytest.raises(GradPivotError, match="only supports diffusion"):
         SampleScorer(JUDGING, None, Classification())
 
 
