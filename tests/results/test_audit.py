@@ -101,6 +101,19 @@ def test_an_attack_that_does_not_even_find_the_original_says_nothing():
     assert verdict_on("membership", [blind, seeing]).outcome == "indistinguishable"
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"difference": 0.05, "noise": 0.03}, "lies between the noise (0.030) and the margin (0.100)"),
+        ({"difference": 0.05, "noise": 0.0}, "too few samples (n = 100)"),
+        ({"error": None, "note": "Fewer than 8 worlds: not decided."}, "Fewer than 8 worlds: not decided"),
+        ({"control": None, "difference": None}, "no retrained model"),
+    ],
+)
+def test_an_undetermined_verdict_gives_the_reason(changes, says):
+    assert says in verdict_on("membership", [finding(**{"outcome": "undetermined", **changes})]).sentence
+
+
 def test_findings_on_other_questions_do_not_count():
     assert verdict_on("knowledge", [replace(finding(), outcome="distinguishable")]).outcome == "undetermined"
 

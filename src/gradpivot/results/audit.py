@@ -282,8 +282,9 @@ def _why_undetermined(found: Finding) -> str:
         return "retrained models differ by more than the margin"
     if found.error is None:
         return found.note.rstrip(".") or "the error is unknown"
-    if found.difference is not None and abs(found.difference) > found.noise:
-        return "the difference is within the noise and the margin of retrained models; pass several of them"
+    if found.difference is not None and 0 < found.noise < abs(found.difference) < found.margin:
+        limits = f"the noise ({found.text(found.noise)}) and the margin ({found.text(found.margin)})"
+        return f"the difference lies between {limits}; pass several retrained models"
     return f"too few samples (n = {found.n})"
 
 

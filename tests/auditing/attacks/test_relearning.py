@@ -10,8 +10,8 @@ from gradpivot.data import ForgetSplit
 from gradpivot.testing.problems import blobs, trained
 
 
-def test_only_five_shots_decide():
-    assert [attack.decides for attack in (RELEARN_1, RELEARN_5, RELEARN_20)] == [False, True, False]
+def test_relearning_only_informs():
+    assert not any(attack.decides for attack in (RELEARN_1, RELEARN_5, RELEARN_20))
 
 
 def test_few_records_are_not_tested():
