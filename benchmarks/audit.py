@@ -103,15 +103,14 @@ def methods(path: str, split: ForgetSplit, chosen: dict[str, Method], worlds: in
     found = run_worlds(path, target_of(split), chosen, count=worlds, store=store, jobs=jobs, watch=_watch())
     original = train_original(problem, split, 0)
     control = _retrained(problem, original, split, 1001)
-    rows = [
-        _row("Original", next(iter(found.values())), "shadow"),
-        _row("Retrained", next(iter(found.values())), "retrained"),
-    ]
+    base = Subject(model=original, split=split, original=original, retrained=(control,))
+    any_method = next(iter(found.values()))
+    rows = [_row("Original", any_method, "shadow", base), _row("Retrained", any_method, "retrained", base)]
     for name, method in chosen.items():
-        row = _row(name, found[name], "unlearned")
+        row = _row(name, found[name], "unlearned", base)
         result = problem.prepared(original, split, method).run()
         if not result.diverged:
-            subject = Subject(model=result.model, split=split, original=original, retrained=(control,))
+            subject = replace(base, model=result.model)
             row |= {f"{attack.name}_difference": attack.run(subject).difference for attack in (RELEARN_5, FINETUNE)}
         rows.append(row)
         _say(f"{name} audited")
@@ -119,15 +118,10 @@ def methods(path: str, split: ForgetSplit, chosen: dict[str, Method], worlds: in
     return {**facts, "classes": list(split.classes), "rows": rows}
 
 
-def _row(name: str, worlds: Worlds, role: str) -> dict[str, Any]:
-    """One line of the table from the margins and scores of all worlds."""
-    margins = {"shadow": worlds.shadow, "retrained": worlds.retrained, "unlearned": worlds.unlearned}[role]
-    subject = Subject(
-        model=nn.Identity(), split=None, worlds=Worlds(  # type: ignore[arg-type]
-            inside=worlds.inside, shadow=worlds.shadow, retrained=worlds.retrained, unlearned=margins,
-            indices=worlds.indices, method=name,
-        ),
-    )  # fmt: skip
+def _row(name: str, worlds: Worlds, role: str, subject: Subject) -> dict[str, Any]:
+    """One line of the table from the margins and scores of all worlds; ``role`` is whose margins are attacked."""
+    attacked = replace(worlds, unlearned=getattr(worlds, role), method=name)
+    subject = replace(subject, worlds=attacked)
     row: dict[str, Any] = {"method": name, "worlds": len(worlds.inside), "diverged": worlds.diverged}
     if len(worlds.inside) < 4:
         return row

@@ -91,7 +91,7 @@ def test_records_of_a_world_carry_the_margins_of_all_targets(lab, role):
 
 
 def test_a_reference_does_not_depend_on_who_was_inside(lab):
-    """Trained on the retain set alone, so its margins are the same whatever the draw of the world was."""
+    """Trained on the retain set alone, so its margins do not depend on which targets were drawn."""
     records = []
     for seed in (0, 1):
         cell = world_cell(lab.setting, TARGETS["class"], role="retrained")
