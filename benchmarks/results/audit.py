@@ -82,7 +82,9 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _auc(row: dict[str, Any]) -> str:
-    return f"{row['auc']:.3f}" + ("" if row["method"] == "Retrained" else f" ± {row['auc_error']:.3f}")
+    """The AUC with its error; the control has none, and a few worlds are too few for one."""
+    has_error = row["method"] != "Retrained" and row["auc_error"] is not None
+    return f"{row['auc']:.3f}" + (f" ± {row['auc_error']:.3f}" if has_error else "")
 
 
 def _named(found: dict[str, Any], name: str) -> dict[str, Any]:
