@@ -125,6 +125,7 @@ class _Labelled(NamedTuple):
 def _refit_correct(retained: _Labelled, forgotten: _Labelled, shots: Shots) -> NDArray[np.float64]:
     """Fit a head on retained samples and the given forgotten records; correctness on the rest."""
     from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits
 
     # One scale for all: features that retained data never activate would dominate if each had its own.
     centre, scale = retained.features.mean(axis=0), float(np.sqrt(retained.features.var(axis=0).mean())) or 1.0
@@ -132,7 +133,8 @@ def _refit_correct(retained: _Labelled, forgotten: _Labelled, shots: Shots) -> N
     labels = np.concatenate([retained.labels, forgotten.labels[shots.given]])
     if len(np.unique(labels)) < 2:
         raise NotTestedError("needs two classes to fit a head")
-    with warnings.catch_warnings():
+    # These problems are small: threads would wait for each other, four times as long as one thread takes.
+    with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an approximate fit is enough for a comparison
         head = LogisticRegression(class_weight="balanced", max_iter=200).fit((inputs - centre) / scale, labels)
     predicted = head.predict((forgotten.features[shots.rest] - centre) / scale)
