@@ -32,6 +32,12 @@ from .metrics.registry import (
     unregister_metric as unregister_metric,
 )
 from .on_test import HeldOutScore as HeldOutScore, score_on_test as score_on_test
+from .recovery import (
+    RECOVERY_STEPS as RECOVERY_STEPS,
+    recovered_correctness as recovered_correctness,
+    recovery_batches as recovery_batches,
+    recovery_ways as recovery_ways,
+)
 from .relearning import (
     MAX_RELEARNED as MAX_RELEARNED,
     RELEARN_SHOTS as RELEARN_SHOTS,

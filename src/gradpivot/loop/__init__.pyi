@@ -11,7 +11,9 @@ from .gradients import Gradients as Gradients
 from .history import finite as finite
 from .loop import Loop as Loop
 from .normalisation import (
+    apply_policy as apply_policy,
     has_batch_statistics as has_batch_statistics,
+    has_batchnorm as has_batchnorm,
     preserved_statistics as preserved_statistics,
     recalibrate_over as recalibrate_over,
 )

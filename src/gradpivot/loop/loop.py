@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -127,10 +127,10 @@ class Loop(Stepping):
         """Include a stateful part of the method in checkpoints; call before the first batch."""
         self._attached = part
 
-    def initialise(self, model: nn.Module) -> None:
-        """Re-initialise ``model`` from the seed."""
+    def initialise(self, model: nn.Module, only: Collection[str] | None = None) -> None:
+        """Re-initialise ``model`` from the seed, or only the named modules."""
         reseed(derive(self.seed, "initialisation"))
-        reinitialise(model, self.factory)
+        reinitialise(model, self.factory, only)
 
     def paired_batches(
         self, model: nn.Module, task: Task, split: ForgetSplit, recipe: DescentRecipe

@@ -22,6 +22,7 @@ __all__ = [
     "POLICIES",
     "apply_policy",
     "has_batch_statistics",
+    "has_batchnorm",
     "preserved_statistics",
     "recalibrate",
     "recalibrate_over",
@@ -53,9 +54,9 @@ def recalibrate(model: nn.Module, batches: Iterable[tuple[int, Any]], forward: C
         batches: (sample count, batch) pairs, weighted by the count.
         forward: Runs the model on a batch.
     """
-    layers = _layers(model)
-    if not layers:
+    if not has_batchnorm(model):
         return
+    layers = _layers(model)
     momenta = [layer.momentum for layer in layers]
     seen = 0
     with evaluating(model):
@@ -126,6 +127,11 @@ def running_statistics(model: nn.Module) -> list[Tensor]:
         for buffer in module.buffers(recurse=False)
         if buffer.is_floating_point()
     ]
+
+
+def has_batchnorm(model: nn.Module) -> bool:
+    """Whether the model has BatchNorm layers with running statistics."""
+    return bool(_layers(model))
 
 
 def has_batch_statistics(model: nn.Module) -> bool:

@@ -1,7 +1,9 @@
 from .be import BE as BE
 from .bs import BS as BS
+from .cf_k import CFk as CFk
 from .cup import CUP as CUP
 from .dcgd import DCGD as DCGD
+from .eu_k import EUk as EUk
 from .ga import GA as GA
 from .iu import IU as IU
 from .l1_sparse import L1Sparse as L1Sparse

@@ -12,6 +12,7 @@ from .ddpm import paper_unet as paper_unet, small_unet as small_unet
 from .find import find_model as find_model, list_models as list_models
 from .images import CIFAR10_MEAN as CIFAR10_MEAN, CIFAR10_STD as CIFAR10_STD, Images as Images
 from .initialisation import reinitialise as reinitialise
+from .layers import last_layers as last_layers
 from .mlp import MLP as MLP
 from .recogniser import Recogniser as Recogniser
 from .resnet import resnet18 as resnet18

@@ -1,8 +1,8 @@
-"""Re-initialise a model."""
+"""Re-initialise a model, or some of its modules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 from torch import nn
@@ -12,18 +12,28 @@ from gradpivot.errors import GradPivotError
 __all__ = ["reinitialise"]
 
 
-def reinitialise(model: nn.Module, factory: Callable[[], nn.Module] | None) -> None:
-    """Re-initialise every weight and buffer of ``model`` in place.
+def reinitialise(
+    model: nn.Module, factory: Callable[[], nn.Module] | None, only: Collection[str] | None = None
+) -> None:
+    """Re-initialise the weights and buffers of ``model`` in place.
 
     With a ``factory`` the values are those of a new model from it. Without one ``reset_parameters()`` is called on
     every module, and a weight that no module resets is an error.
+
+    Args:
+        model: The model.
+        factory: Makes a new model, or None.
+        only: Names of the modules whose own weights and buffers are re-initialised; None for all.
 
     Raises:
         GradPivotError: naming the weights that were not re-initialised, or a factory whose model does not fit.
     """
     if factory is not None:
+        kept = {} if only is None else {
+            name: value for name, value in model.state_dict().items() if name.rpartition(".")[0] not in only
+        }  # fmt: skip
         try:
-            model.load_state_dict(factory().state_dict())
+            model.load_state_dict({**factory().state_dict(), **kept})
         except RuntimeError as error:
             first = str(error).splitlines()[-1].strip()
             raise GradPivotError(
@@ -31,7 +41,7 @@ def reinitialise(model: nn.Module, factory: Callable[[], nn.Module] | None) -> N
                 f"made it"
             ) from None
         return
-    stale = _reset(model)
+    stale = _reset(model, only)
     if stale:
         raise GradPivotError(
             f"{', '.join(stale[:5])}{' …' if len(stale) > 5 else ''} cannot be re-initialised; pass "
@@ -40,15 +50,17 @@ def reinitialise(model: nn.Module, factory: Callable[[], nn.Module] | None) -> N
 
 
 @torch.no_grad()
-def _reset(model: nn.Module) -> list[str]:
+def _reset(model: nn.Module, only: Collection[str] | None) -> list[str]:
     """Reset what can be; the names of the parameters that no module claims.
 
     Buffers are constants of the architecture or running statistics; the latter are reset with their module.
     """
     claimed: set[int] = set()
-    for module in model.modules():
+    chosen = [module for name, module in model.named_modules() if only is None or name in only]
+    for module in chosen:
         reset = getattr(module, "reset_parameters", None)
         if callable(reset):
             reset()
             claimed |= {id(parameter) for parameter in module.parameters(recurse=False)}
-    return [name for name, parameter in model.named_parameters() if id(parameter) not in claimed]
+    asked = {id(parameter) for module in chosen for parameter in module.parameters(recurse=False)}
+    return [name for name, parameter in model.named_parameters() if id(parameter) in asked - claimed]

@@ -36,6 +36,7 @@ class Seen:
         auc: float | None
         margin_auc: float | None
         rmia: float | None
+        recovery: float | None
         relearn: float | None
     else:
 

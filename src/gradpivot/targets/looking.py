@@ -15,12 +15,16 @@ import numpy as np
 from gradpivot.data import shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate import (
+    MAX_RELEARNED,
     ReferencePredictions,
     SetPredictions,
     find_metric,
     fixed_subset,
     matching_test_indices,
     predictions,
+    recovered_correctness,
+    recovery_batches,
+    recovery_ways,
     relearn_plan,
     relearned_correctness,
     steering_metrics,
@@ -78,6 +82,8 @@ def check_measurable(
         )
     if "relearned" in reads:
         relearn_plan(split)
+    if "recovered" in reads:
+        recovery_batches(split)
 
 
 class Looks(Protocol):
@@ -191,6 +197,7 @@ class Looker:
             "members": members,
             "nonmembers": lambda read: shuffled(read["test"].confidence, 0, "nonmembers")[:balanced],
             "relearned": lambda _: self._relearn(model),
+            "recovered": lambda _: self._recover(model),
             "references": lambda _: self._reference(),
         }
 
@@ -199,6 +206,14 @@ class Looker:
         self.spent += plan.gradients / self._plain
         return relearned_correctness(
             model, self._split, self._task, plan, self._predict, workers=self._options["workers"]
+        )
+
+    def _recover(self, model: nn.Module) -> np.ndarray:
+        per_way = sum(map(len, recovery_batches(self._split)))
+        self.spent += len(recovery_ways(model)) * per_way / self._plain
+        records = fixed_subset(self._split.forget_indices, MAX_RELEARNED)
+        return recovered_correctness(
+            model, self._split, self._task, records, self._predict, workers=self._options["workers"]
         )
 
     def _reference(self) -> ReferencePredictions:

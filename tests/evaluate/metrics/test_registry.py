@@ -71,7 +71,7 @@ def confidence(add):
 def test_ours_are_in_the_papers_order():
     assert standing_metrics() == ("ra", "ua", "ta", "mia")
     assert standing_metrics(attacks=False) == ("ra", "ua", "ta")
-    assert steering_metrics() == ("ra", "ua", "ta", "mia", "auc", "margin_auc", "rmia", "relearn")
+    assert steering_metrics() == ("ra", "ua", "ta", "mia", "auc", "margin_auc", "rmia", "recovery", "relearn")
     assert [metric.symbol for metric in scored_metrics()] == ["RA", "UA", "TA", "MIA", "MIA-SVC"]
 
 

@@ -10,7 +10,8 @@ from torch import nn
 
 from gradpivot.auditing.attack import Attack, Measurement, NotApplicableError
 from gradpivot.auditing.treatments import LearningCurves, compare, fine_tune, forget_records, treat
-from gradpivot.evaluate import repeated_batches
+from gradpivot.evaluate import RECOVERY_STEPS, recovery_batches
+from gradpivot.loop import apply_policy, has_batchnorm
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,14 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FINETUNE", "FINETUNE_FROZEN"]
 
-_CHECKPOINTS = (0, 5, 20, 100)
-_SIZE = 64
-_NORMALISATION = nn.modules.batchnorm._BatchNorm
+_CHECKPOINTS = (0, 5, 20, RECOVERY_STEPS)
 
 
 def _measure(subject: Subject, treatment: str, prepare: Callable[[nn.Module], object]) -> Measurement:
     records, _ = forget_records(subject)
-    batches = repeated_batches(subject.split.retain_indices, _SIZE, _CHECKPOINTS[-1], subject.seed, "finetune")
+    batches = recovery_batches(subject.split, subject.seed)
 
     def score(model: nn.Module) -> NDArray[np.float64]:
         return fine_tune(subject, model, batches, _CHECKPOINTS, records, prepare)
@@ -37,16 +36,9 @@ def _measure(subject: Subject, treatment: str, prepare: Callable[[nn.Module], ob
 
 
 def _measure_frozen(subject: Subject) -> Measurement:
-    if not any(isinstance(module, _NORMALISATION) for module in subject.model.modules()):
+    if not has_batchnorm(subject.model):
         raise NotApplicableError("the model has no BatchNorm")
-    return _measure(subject, "fine-tuning with BatchNorm frozen", _train_without_statistics)
-
-
-def _train_without_statistics(model: nn.Module) -> None:
-    model.train()
-    for module in model.modules():
-        if isinstance(module, _NORMALISATION):
-            module.eval()
+    return _measure(subject, "fine-tuning with BatchNorm frozen", partial(apply_policy, policy="frozen"))
 
 
 FINETUNE = Attack(
@@ -54,7 +46,7 @@ FINETUNE = Attack(
     title="Fine-tuning on retained data",
     question="knowledge",
     meaning=(
-        f"Accuracy on the forgotten data after {_CHECKPOINTS[-1]} steps of SGD (learning rate 0.01) on retained data "
+        f"Accuracy on the forgotten data after {RECOVERY_STEPS} steps of SGD (learning rate 0.01) on retained data "
         f"only."
     ),
     measure=partial(_measure, treatment="fine-tuning", prepare=nn.Module.train),

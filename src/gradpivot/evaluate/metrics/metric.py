@@ -13,7 +13,7 @@ from gradpivot.errors import GradPivotError
 
 __all__ = ["Metric", "Verdict"]
 
-_COSTLY = ("relearned", "references")
+_COSTLY = ("relearned", "recovered", "references")
 _INPUTS = ("forget", "retain", "test", "unseen", "members", "nonmembers", *_COSTLY)
 
 
@@ -39,7 +39,8 @@ class Metric:
             and ``correct``; ``members`` and ``nonmembers`` are equally many confidences of retain and test samples,
             for attacks. For metrics on request also ``relearned``, the correctness of a copy that relearns from a few
             forget samples, on the others, averaged over its steps
-            (:func:`gradpivot.evaluate.relearned_correctness`), and ``references``, the
+            (:func:`gradpivot.evaluate.relearned_correctness`), ``recovered``, that of a copy fine-tuned on retained
+            data (:func:`gradpivot.evaluate.recovered_correctness`), and ``references``, the
             :class:`gradpivot.evaluate.ReferencePredictions` of models that never saw the forget set.
         symbol: Column heading in tables; the name in capitals by default.
         label: Two or three words for chart titles.

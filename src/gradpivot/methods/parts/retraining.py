@@ -1,0 +1,81 @@
+"""Fine-tuning of the last layers on the retain set, shared by CF-k and EU-k."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from gradpivot.geometry import Weights
+from gradpivot.methods.method import Descent
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpivot.data import ForgetSplit
+    from gradpivot.loop import Loop
+    from gradpivot.tasks import Task
+
+__all__ = ["LastLayers"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastLayers(Descent):
+    """Training of the last k layers on the retain set, with the others fixed.
+
+    Attributes:
+        k: Number of layers, counted from the output. A layer has a weight matrix; normalisation belongs to the layer
+            before it.
+        epochs: Passes over the retain set.
+    """
+
+    knob: ClassVar[str | None] = "k"
+    needs_forget: ClassVar[bool] = False
+    uses_all_retain: ClassVar[bool] = True
+    paper: ClassVar[Mapping[str, Any]] = {}
+
+    k: int = 3
+    lr: float = 0.05
+    epochs: int = 5
+    batch_size: int | None = 128
+    weight_decay: float = 5e-4
+    schedule: Literal["constant", "cosine", "one_cycle"] = "cosine"
+    batchnorm: Literal["frozen", "train", "recalibrate"] = "train"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("k", ge=1, integer=True)
+
+    def last_layers(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> tuple[str, ...]:
+        """Names of the trainable modules of the last k layers."""
+        from gradpivot.models import last_layers
+
+        _, batch = next(loop.eval_batches(model, split.train, split.retain_indices[:2], 2))
+        found = last_layers(model, partial(task.retain_loss, model, batch), self.k)
+        return tuple(name for name in found if all(p.requires_grad for p in model.get_submodule(name).parameters()))
+
+    def fit(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, modules: tuple[str, ...]) -> None:
+        """Train the given modules on D_r."""
+        with _only_trainable(model, modules):
+            for batch in loop.batches(model, task, split.train, split.retain_indices, self):
+                gradients = loop.gradients(retain=partial(task.retain_loss, model, batch.data))
+                loop.step(gradients, Weights(0.0, 1.0))
+
+
+@contextmanager
+def _only_trainable(model: nn.Module, modules: tuple[str, ...]) -> Iterator[None]:
+    """Fix all weights but those of the given modules, so that no gradient passes below them."""
+    fixed = [
+        parameter
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and name.rpartition(".")[0] not in modules
+    ]
+    for parameter in fixed:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in fixed:
+            parameter.requires_grad_()

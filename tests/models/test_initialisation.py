@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from gradpivot.errors import GradPivotError
+from gradpivot.models import SmallCNN, reinitialise
+
+
+class Own(nn.Module):
+    """A layer and a parameter that no module resets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.layer = nn.Parameter(torch.ones(4)), nn.Linear(4, 2)
+
+
+def changed(model: nn.Module, before: dict[str, torch.Tensor]) -> set[str]:
+    return {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+
+
+@pytest.mark.parametrize("factory", [None, SmallCNN])
+def test_only_the_named_modules_change(factory):
+    model = SmallCNN()
+    before = copy.deepcopy(model.state_dict())
+    reinitialise(model, factory, only=("conv2", "linear"))
+    assert changed(model, before) == {"conv2.weight", "conv2.bias", "linear.weight", "linear.bias"}
+
+
+@pytest.mark.parametrize("factory", [None, SmallCNN])
+def test_everything_changes_by_default(factory):
+    model = SmallCNN()
+    before = copy.deepcopy(model.state_dict())
+    reinitialise(model, factory)
+    assert changed(model, before) == set(before)
+
+
+def test_a_weight_that_nothing_resets_is_an_error_only_if_asked_for():
+    reinitialise(Own(), None, only=("layer",))
+    for only in (None, ("",)):
+        with pytest.raises(GradPivotError, match="scale cannot be re-initialised"):
+            reinitialise(Own(), None, only=only)
+
+
+def test_running_statistics_are_reset_with_their_module():
+    model = nn.Sequential(nn.BatchNorm1d(4), nn.BatchNorm1d(4))
+    for layer in model:
+        layer.running_mean.fill_(3.0)
+    reinitialise(model, None, only=("1",))
+    assert model[0].running_mean.tolist() == [3.0] * 4
+    assert model[1].running_mean.tolist() == [0.0] * 4
