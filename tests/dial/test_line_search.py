@@ -236,18 +236,21 @@ def test_nothing_is_paid_where_nothing_is_forgotten(keep):
     assert model.keep == 0
 
 
-def test_no_place_before_the_beginning_of_the_line():
-    """New statistics that forget, and cost nearly all that may be: the line must not be followed backwards."""
+def test_the_budget_is_counted_from_the_original_with_new_statistics():
+    """Statistics that alone cost more than the budget must not return the original; the line's own cost counts."""
     model = Shifted()
-    settled = 0.2705  # L_r rises by 0.97² of what it may.
 
     def recalibrate() -> None:
         with torch.no_grad():
-            model.bias += 0.1
-            model.keep += settled
+            model.keep += 0.35
 
     to = landing(model, recalibrate)
+    assert model.keep == 0
+    beginning = -10 + 30 * 0.35
     with torch.no_grad():
-        model.bias.fill_(-0.5)
-        model.keep.fill_(0.4)
-    assert to.move_to(0.5) == 0
+        model.bias.fill_(0.0)
+        model.keep.fill_(0.1)
+    share = to.move_to(0.9)
+    rise = to.retain_loss() - float(torch.nn.functional.softplus(torch.tensor(beginning)))
+    assert 0 < share < 0.9
+    assert 0 < rise <= MAY_COST

@@ -215,7 +215,7 @@ def test_paper_protocol_is_what_is_printed():
         ({"momentum": 1.5}, "≥ 0 and < 1"),
         ({"gamma": "0.5"}, "between 0"),
         ({"optimizer": "sdg"}, "choose one of sgd"),
-        ({"batchnorm": "on"}, "choose one of frozen"),
+        ({"batchnorm": "on"}, "choose one of suited, frozen"),
         ({"objective": "ce"}, "choose one of suited, unlikelihood"),
     ],
 )

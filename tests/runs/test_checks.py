@@ -44,7 +44,7 @@ def test_and_statistics_of_one_sample():
     data = TensorDataset(*(part[[0, 40, 41, 80]] for part in blobs().tensors))
     split = ForgetSplit.by_index(data, blobs(seed=1), [0, 1, 2])
     told, done = steps_made(split, GA(epochs=1, batchnorm="recalibrate"))
-    assert "a single retain sample has no variance" in told
+    assert "a single sample has no variance; use batchnorm='frozen'" in told
     assert not done
 
 

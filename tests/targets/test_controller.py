@@ -122,7 +122,7 @@ def test_statistics_of_the_walk_are_those_of_its_weights():
     result = unlearn(trained(), split(), method, until="UA>=40", keep="UA<=70")
     assert result.met
     expected = copy.deepcopy(result.model)
-    Running().settle(split(), method, expected)
+    Running().settle(method, split(), trained(), expected)
     assert result.provenance["target"]["share"] != 1
     torch.testing.assert_close(result.model.layers[1].running_mean, expected.layers[1].running_mean)
 

@@ -3,3 +3,4 @@ from .goal import resolve_goal as resolve_goal, resolve_objective as resolve_obj
 from .ramp import gamma_for as gamma_for, target_degree as target_degree
 from .segment import Segment as Segment
 from .settings import SUITED as SUITED, DialSettings as DialSettings
+from .statistics import can_recalibrate as can_recalibrate

@@ -20,7 +20,7 @@ from gradpivot.dial.ramp import Ramp, target_degree
 from gradpivot.dial.settings import DialSettings
 from gradpivot.dial.trust_region import Change, TrustRegion
 from gradpivot.geometry import limited
-from gradpivot.loop import DescentRecipe, finite, paired_plan
+from gradpivot.loop import DescentRecipe, finite, has_batchnorm, paired_plan
 
 if TYPE_CHECKING:
     from torch import nn
@@ -91,8 +91,11 @@ class Dial:
         objective = resolve_objective(method.objective, split.kind, task)
         self._goal = find_goal(method.goal, objective, model, task, split, loop, self._settings)
         recompute = partial(loop.recalibrate, model, task, split, method)
-        recalibrate = recompute if method.batchnorm == "recalibrate" else None
+        recalibrate = recompute if method.batchnorm == "recalibrate" and has_batchnorm(model) else None
         self._search = LineSearch(model, self._goal, split, loop, recalibrate, self._settings)
+        if recalibrate:
+            # The run starts with the statistics it will end with.
+            recalibrate()
         start = self._search.start
         self.is_reached = self._goal.is_reached(start)
         """Whether there is nothing to forget."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from torch import no_grad
 
-from gradpivot.loop import has_batch_statistics, preserved_statistics
+from gradpivot.loop import frozen_statistics, has_batch_statistics, running_statistics
 from gradpivot.runtime import evaluating, rewinder
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ class ForgetLoss:
     """L_f of a batch and its degree of forgetting, from one forward pass where possible.
 
     BatchNorm in train mode normalises a batch of a single class by its own statistics, so its predictions say nothing
-    about UA. The degree then needs a second pass, in eval mode. With ``recalibrate`` only retain batches update the
-    running statistics, as at the end of the run.
+    about UA. With ``train`` the degree needs a second pass, in eval mode. With ``recalibrate`` forget samples are
+    normalised by the running statistics, which only retain batches update, as they are at the end of the run.
 
     Args:
         goal: What counts as forgotten.
@@ -35,27 +35,39 @@ class ForgetLoss:
     def __init__(self, goal: Goal, model: nn.Module, batch: Any, batchnorm: str) -> None:
         self._goal, self._model, self._batch = goal, model, batch
         self._recalibrates = batchnorm == "recalibrate"
+        self._used: list[Tensor] = []
         self.degree = 0.0
         """Mean degree of the batch; set by calling the loss."""
 
     def __call__(self) -> Tensor:
         """Compute the loss and set :attr:`degree`."""
-        if has_batch_statistics(self._model):
-            self.degree = self._degree_alone()
-            return self._loss_alone()
-        loss, degree = self._goal.forgetting(self._model, self._batch)
-        self.degree = float(degree.mean())
-        return loss
+        self._used = [statistic.clone() for statistic in running_statistics(self._model)]
+        with self._statistics():
+            if has_batch_statistics(self._model):
+                self.degree = self._degree_alone()
+                return self._loss_alone()
+            loss, degree = self._goal.forgetting(self._model, self._batch)
+            self.degree = float(degree.mean())
+            return loss
 
     def recompute(self) -> Tensor:
-        """Compute the loss again, on the same code path and so with the same random numbers."""
-        if has_batch_statistics(self._model):
-            return self._loss_alone()
-        return self._goal.forgetting(self._model, self._batch).loss
+        """Compute the loss again, on the same code path and so with the same random numbers.
+
+        With ``recalibrate`` also with the same statistics: the change is then the step's, not the retain batch's.
+        """
+        if self._recalibrates:
+            for statistic, used in zip(running_statistics(self._model), self._used, strict=True):
+                statistic.copy_(used)
+        with self._statistics():
+            if has_batch_statistics(self._model):
+                return self._loss_alone()
+            return self._goal.forgetting(self._model, self._batch).loss
+
+    def _statistics(self) -> AbstractContextManager[None]:
+        return frozen_statistics(self._model) if self._recalibrates else nullcontext()
 
     def _loss_alone(self) -> Tensor:
-        with preserved_statistics(self._model) if self._recalibrates else nullcontext():
-            return self._goal.task.forget_loss(self._model, self._batch, self._goal.objective)
+        return self._goal.task.forget_loss(self._model, self._batch, self._goal.objective)
 
     def _degree_alone(self) -> float:
         rewind = rewinder()

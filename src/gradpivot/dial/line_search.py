@@ -66,7 +66,7 @@ class LineSearch:
         # The first process decides for all: rounding of a single sample could make them disagree.
         self.start = loop.replicas.from_first(self.degree)
         """Degree of forgetting before the run."""
-        self._retain_start = loop.replicas.from_first(self.retain_loss)
+        self._retain_start = loop.replicas.from_first(self._reference_loss)
         self._unit = goal.task.loss_unit * goal.share(self.start)
         own = goal.task.retain_budget
         self._retain_budget = self._settings.retain_budget * self._unit if own is None else own
@@ -92,6 +92,19 @@ class LineSearch:
                 for indices, batch in self._passes(self._retain)
             ]
         return float(np.sum(losses) / len(self._retain))
+
+    def _reference_loss(self) -> float:
+        """L_r that the budget is counted from: the original's, or that with new statistics if they raise it.
+
+        Every result has these statistics; a budget that they exceed would return the original.
+        """
+        loss = self.retain_loss()
+        if self._recalibrate is None:
+            return loss
+        self._recalibrate()
+        recalibrated = self.retain_loss()
+        self._segment.restore_start(self._model)
+        return max(loss, recalibrated) if math.isfinite(recalibrated) else loss
 
     def move_to(self, target: float, *, budget: float = 1.0) -> float:
         """Move the model along the line to a target degree, as far as the retain budget allows.
@@ -124,19 +137,15 @@ class LineSearch:
     def _reduce(self, share: float, rise: float) -> tuple[float, float]:
         """A smaller share within the retain budget, and the root of its rise in L_r."""
         limit = math.sqrt(self._budget)
-        # Recalibration alone may raise L_r.
-        start = self._rise(0.0) if self._recalibrate else 0.0
         # Aim slightly below the limit, so that points nearby are within budget too.
         aim = self._settings.aim_below * limit
-        if start >= aim:
-            return 0.0, 0.0
         rises: dict[float, float] = {}
 
         def rise_at(share: float) -> float:
             rises[share] = self._rise(share)
             return rises[share]
 
-        line = (0.0, start), (share, rise)
+        line = (0.0, 0.0), (share, rise)
         share, rise = false_position(rise_at, aim, between=line, tolerance=0.05 * limit)
         while not (affordable := [s for s in rises if rises[s] <= limit]) and share > self._settings.min_share:
             share = share / 2

@@ -28,6 +28,12 @@ class Segment:
         self._start = [tensor.detach().clone() for tensor in _moving(start)]
         self._end: list[Tensor] | None = None
 
+    @torch.no_grad()
+    def restore_start(self, model: nn.Module) -> None:
+        """Set ``model`` to θ₀."""
+        for tensor, start in zip(_moving(model), self._start, strict=True):
+            tensor.copy_(start)
+
     def set_end(self, end: nn.Module) -> None:
         """Set θ₁ to the model's current values.
 

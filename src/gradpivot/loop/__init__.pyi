@@ -4,6 +4,7 @@ from .batches import (
     paired_plan as paired_plan,
     plain_batch_size as plain_batch_size,
     plain_plan as plain_plan,
+    recalibrated_batch_size as recalibrated_batch_size,
     sequential_plan as sequential_plan,
 )
 from .checkpoint import Checkpoint as Checkpoint
@@ -12,10 +13,14 @@ from .history import finite as finite
 from .loop import Loop as Loop
 from .normalisation import (
     apply_policy as apply_policy,
+    frozen_statistics as frozen_statistics,
     has_batch_statistics as has_batch_statistics,
     has_batchnorm as has_batchnorm,
     preserved_statistics as preserved_statistics,
     recalibrate_over as recalibrate_over,
+    restored_statistics as restored_statistics,
+    running_statistics as running_statistics,
+    same_statistics as same_statistics,
 )
 from .optimizers import DescentRecipe as DescentRecipe
 from .outcome import (

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
     from gradpivot.loop.optimizers import DescentRecipe
 
+MIN_STATISTICS_BATCH = 64
+"""Batch size from which a batch's variance is a good estimate."""
+
 __all__ = [
     "Batch",
     "PairedBatch",
@@ -24,6 +27,7 @@ __all__ = [
     "paired_plan",
     "plain_batch_size",
     "plain_plan",
+    "recalibrated_batch_size",
     "retain_batch_size",
     "sequential_plan",
 ]
@@ -179,6 +183,11 @@ def retain_batch_size(split: ForgetSplit, recipe: DescentRecipe) -> int:
     """Retain samples per paired batch."""
     size = recipe.retain_batch_size or min(forget_batch_size(split, recipe), len(split.forget_indices))
     return min(size, len(split.retain_indices))
+
+
+def recalibrated_batch_size(split: ForgetSplit, recipe: DescentRecipe) -> int:
+    """Retain samples per paired batch where they set BatchNorm statistics: enough for a good estimate."""
+    return max(retain_batch_size(split, recipe), MIN_STATISTICS_BATCH)
 
 
 def plain_batch_size(recipe: DescentRecipe) -> int:

@@ -16,17 +16,21 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from gradpivot.data import Loader, cut, shuffled
+from gradpivot.loop.batches import MIN_STATISTICS_BATCH
 from gradpivot.runtime import derive, evaluating, isolated
 
 __all__ = [
     "POLICIES",
     "apply_policy",
+    "frozen_statistics",
     "has_batch_statistics",
     "has_batchnorm",
     "preserved_statistics",
     "recalibrate",
     "recalibrate_over",
+    "restored_statistics",
     "running_statistics",
+    "same_statistics",
 ]  # fmt: skip
 
 POLICIES = ("frozen", "train", "recalibrate")
@@ -34,7 +38,6 @@ POLICIES = ("frozen", "train", "recalibrate")
 recompute the statistics on retain data."""
 
 _SAMPLES = 2048
-_MIN_BATCH_SIZE = 64
 
 
 def apply_policy(model: nn.Module, policy: str) -> None:
@@ -93,11 +96,42 @@ def recalibrate_over(
         seed: Selects the samples.
         workers: Data-loading processes.
     """
-    order = cut(shuffled(indices, seed, "recalibrate")[:_SAMPLES], max(batch_size, _MIN_BATCH_SIZE))
+    order = cut(shuffled(indices, seed, "recalibrate")[:_SAMPLES], max(batch_size, MIN_STATISTICS_BATCH))
     loader = Loader(dataset, next(model.parameters()).device, seed, workers)
     # Same random numbers on every call and in every process.
     with isolated(derive(seed, "recalibrate")):
         recalibrate(model, zip(map(len, order), loader.batches(order, -1), strict=True), forward)
+
+
+@contextmanager
+def restored_statistics(model: nn.Module) -> Iterator[None]:
+    """Restore the buffers of BatchNorm after the block."""
+    buffers = [buffer for layer in _layers(model) for buffer in layer.buffers(recurse=False)]
+    before = [buffer.clone() for buffer in buffers]
+    try:
+        yield
+    finally:
+        for buffer, value in zip(buffers, before, strict=True):
+            buffer.copy_(value)
+
+
+def same_statistics(first: nn.Module, second: nn.Module) -> bool:
+    """Whether two models of one architecture have equal running statistics."""
+    mine, theirs = ([b for layer in _layers(m) for b in layer.buffers(recurse=False)] for m in (first, second))
+    return all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True) if a.is_floating_point())
+
+
+@contextmanager
+def frozen_statistics(model: nn.Module) -> Iterator[None]:
+    """Normalise by the running statistics, and keep them, inside the block; other layers stay as they are."""
+    layers = [layer for layer in _layers(model) if layer.training]
+    for layer in layers:
+        layer.eval()
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.train()
 
 
 @contextmanager

@@ -286,6 +286,10 @@ class Descent(Method):
             self._check("max_norm", gt=0)
         self._check_choices()
 
+    def policy(self, kind: str) -> Literal["frozen", "train", "recalibrate"]:
+        """The BatchNorm policy on a split of this kind."""
+        return self.batchnorm
+
     def gradients(self, split: ForgetSplit) -> float:
         """One gradient per sample of every batch."""
         from gradpivot.loop import paired_plan, plain_plan

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from gradpivot.dial import SUITED
 from gradpivot.errors import GradPivotError
@@ -33,6 +33,9 @@ class SteerableDescent(ForgettingDescent):
             held-out (unseen) data. If unset, misclassified for a class and unseen for records.
         budget: Fraction of the retain-loss budget (0.15 nats) this run may spend; if unset, sin(πγ/2).
         objective: Forgetting loss; suited picks npo for records and unlikelihood otherwise.
+        batchnorm: BatchNorm statistics: frozen keeps them, train updates them, recalibrate recomputes them on retain
+            data after the run; suited picks recalibrate for a whole class (γ = 1 under the dial) if the statistics of
+            the retain data alone keep the model within the retain-loss budget, and frozen otherwise.
     """
 
     extra_objectives: ClassVar[tuple[str, ...]] = (SUITED,)
@@ -43,6 +46,7 @@ class SteerableDescent(ForgettingDescent):
     goal: Literal["misclassified", "unseen"] | None = None
     budget: float | None = None
     objective: str = SUITED
+    batchnorm: Literal["suited", "frozen", "train", "recalibrate"] = "suited"  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,13 +79,40 @@ class SteerableDescent(ForgettingDescent):
 
         return self.is_dialled and resolve_goal(kind, task, self.goal) == "unseen"
 
+    def policy(self, kind: str) -> Literal["frozen", "train", "recalibrate"]:
+        """Resolve ``suited``, as far as the kind of split decides.
+
+        Recalibration makes forgetting last (:mod:`gradpivot.dial.statistics`). Only γ = 1 on a class asks for that:
+        less leaves part of the class by intent, and records hardly change the statistics.
+        """
+        if self.batchnorm != SUITED:
+            return super().policy(kind)
+        return "recalibrate" if self.is_dialled and self.gamma == 1 and kind == "class" else "frozen"
+
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Run as published, or steer to the degree that γ sets."""
+        method = self._suited_to(model, task, split, loop)
+        if self.is_dialled:
+            method.steer(model, task, split, loop)
+        else:
+            method.descend(model, task, split, loop)
+
+    def _suited_to(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> Self:
+        """The method with its BatchNorm policy resolved."""
+        from gradpivot.dial import can_recalibrate
+        from gradpivot.loop import has_batchnorm, recalibrated_batch_size
+
+        method = replace(self, batchnorm=self.policy(split.kind))
+        if method.batchnorm != "recalibrate" or not has_batchnorm(model):
+            return method
+        if self.batchnorm == SUITED and not can_recalibrate(model, task, split, loop, method):
+            return replace(method, batchnorm="frozen")
+        return replace(method, retain_batch_size=self.retain_batch_size or recalibrated_batch_size(split, method))
+
+    def steer(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Run under the dial."""
         from gradpivot.dial import Dial
 
-        if not self.is_dialled:
-            self.descend(model, task, split, loop)
-            return
         dial = Dial(self, model, task, split, loop)
         if dial.is_reached:
             return

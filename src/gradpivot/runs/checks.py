@@ -13,7 +13,8 @@ from torch import nn
 from gradpivot.data import ForgetSplit, Loader
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry import is_sharded
-from gradpivot.methods import Method
+from gradpivot.loop import has_batchnorm
+from gradpivot.methods import Descent, Method
 from gradpivot.runtime import evaluating, isolated
 from gradpivot.tasks import Objective, Task, check_per_sample, check_task
 
@@ -50,10 +51,8 @@ def check_run(model: nn.Module, split: ForgetSplit, method: Method, task: Task, 
     check_fits(model, split, task)
     if method.is_dialled:
         _check_degree(model, split, task, uncertainty=method.uses_validation(split.kind, task))
-    if getattr(method, "batchnorm", None) == "recalibrate" and len(split.retain_indices) < 2:
-        raise GradPivotError(
-            "batchnorm is 'recalibrate', but a single retain sample has no variance; use batchnorm='frozen'"
-        )
+    if isinstance(method, Descent) and method.policy(split.kind) == "recalibrate":
+        _check_statistics(model, split)
 
 
 def check_fits(
@@ -108,6 +107,14 @@ def _check_predictions(task: Task, predictions: Predictions, samples: int) -> No
     name = type(task).__name__
     check_per_sample(f"the confidence from {name}.predict", predictions.confidence, samples, share=True)
     check_per_sample(f"the correctness from {name}.predict", predictions.correct, samples)
+
+
+def _check_statistics(model: nn.Module, split: ForgetSplit) -> None:
+    if has_batchnorm(model) and len(split.retain_indices) < 2:
+        raise GradPivotError(
+            "BatchNorm statistics are recomputed on retain data, but a single sample has no variance; use "
+            "batchnorm='frozen'"
+        )
 
 
 def _check_degree(model: nn.Module, split: ForgetSplit, task: Task, *, uncertainty: bool) -> None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from torch import nn
 
 from gradpivot.data import default_batch_size
+from gradpivot.dial import SUITED
 from gradpivot.errors import NonFiniteError
 from gradpivot.evaluate import Examination, Scored, Scorer, scorer_of
-from gradpivot.loop import Loop, Outcome, Progress, recalibrate_over
+from gradpivot.loop import Loop, Outcome, Progress, recalibrate_over, same_statistics
 from gradpivot.methods import Method
 from gradpivot.models import class_name, structure, weights_digest
 from gradpivot.runs.checks import check_run
@@ -138,9 +139,9 @@ class Running:
             replicas=self.replicas,
         )
 
-    def settle(self, split: ForgetSplit, method: Method, model: nn.Module) -> None:
-        """Recompute BatchNorm statistics after the weights changed, if the method recalibrates them after a run."""
-        if getattr(method, "batchnorm", None) == "recalibrate":
+    def settle(self, method: Method, split: ForgetSplit, original: nn.Module, model: nn.Module) -> None:
+        """Recompute BatchNorm statistics after the weights changed, if the run recomputed them too."""
+        if getattr(method, "batchnorm", None) in ("recalibrate", SUITED) and not same_statistics(original, model):
             size = getattr(method, "batch_size", None) or default_batch_size(len(split.forget_indices))
             recalibrate_over(
                 model,

@@ -159,7 +159,7 @@ def search_for(
         shelf.put(number, key, outcome)
         return outcome
 
-    settle = partial(running.settle, steering, method)
+    settle = partial(running.settle, method, steering, model)
     return Search(model, method, targets, looker, run, settle).go(), looker
 
 

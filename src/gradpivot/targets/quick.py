@@ -109,7 +109,7 @@ def continuation(prepared: Prepared, *, points: int = POINTS, progress: Progress
 
     original = prepared.original()
     degree = _degree(run, model, original, split, running)
-    line = _Line(model, run, method, original, score, degree, partial(running.settle, split, method))
+    line = _Line(model, run, method, original, score, degree, partial(running.settle, method, split, model))
     while line.count < points:
         report(line.count, points)
         share = widest_gap(line.scores())
