@@ -180,7 +180,7 @@ def compare(
     )
     training = problem.training.epochs * len(split.retain_indices)
     lines = {name: line for name, line in methods(problem, passes).items() if not only or name in only}
-    found = []
+    found: list[dict[str, Any]] = []
     for name, model in {"original": original, "retrained": retrained}.items():
         if not only or name in only:
             found.append({"method": name, "cost": None if name == "original" else 1.0})

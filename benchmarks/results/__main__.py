@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.results import ablation, audit, cifar10_class, control, generators, methods, speed, targets
+from benchmarks.results import ablation, audit, cifar10_class, control, depth, generators, methods, speed, targets
 from benchmarks.results.experiments import EXPERIMENTS, Place
 from benchmarks.results.page import Page, Records
 
@@ -26,8 +26,8 @@ from gradpivot.runtime import environment
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs/results"
 PAGES: tuple[Page, ...] = (
-    control.PAGE, audit.PAGE, targets.PAGE, ablation.PAGE, *methods.PAGES, cifar10_class.PAGE, *generators.PAGES,
-    speed.PAGE,
+    control.PAGE, audit.PAGE, depth.PAGE, targets.PAGE, ablation.PAGE, *methods.PAGES, cifar10_class.PAGE,
+    *generators.PAGES, speed.PAGE,
 )  # fmt: skip
 
 

@@ -118,6 +118,12 @@ def _audit(cost: str, *words: str) -> Experiment:
     return Experiment(cost=cost, run=_script("audit.py", "methods", *words, quick=("methods", *words, *few)))
 
 
+def _depth(cost: str, *words: str) -> Experiment:
+    """Every method under fine-tuning on retained data."""
+    few = ("--rates", "0.01", "--passes", "1", "--models", "runs/results-quick/depth-models")
+    return Experiment(cost=cost, run=_script("depth.py", *words, quick=(*words, *few)))
+
+
 _SPEED = {
     "step": (("--threads", "2"), ("--threads", "1", "--repeats", "1", "--batch", "4")),
     "training": ((), ("--steps", "2", "--only", "8×8")),
@@ -155,6 +161,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "audit-digits-class": _audit("20 min", "--classes", "3"),
     "audit-digits-random": _audit("20 min", "--fraction", "0.1"),
+    "depth-digits": _depth("2 min", "--classes", "3"),
     "targets": Experiment(cost="15 min", run=_script("targets.py", "--seeds", "3", quick=("--seeds", "1"))),
     "frontier": Experiment(
         cost="15 min",
@@ -183,6 +190,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         _audit("40 min", "--problem", "benchmarks.audit:fashion", "--worlds", "10"),
         quick=False,
         data=("fashion-mnist",),
+    ),
+    "depth-mnist": replace(
+        _depth("15 min", "--problem", "mnist", "--classes", "3", "--passes", "2"), quick=False, data=("mnist",)
+    ),
+    "depth-cifar10": replace(
+        _depth("2 h", "--problem", "cifar10-small", "--classes", "0", "--rates", "0.01", "--passes", "1"),
+        quick=False,
+        data=("cifar10",),
     ),
     "control-mnist": Experiment(cost="40 min", run=_sweep("control-mnist"), quick=False, data=("mnist",)),
     "mnist": Experiment(cost="30 min", run=_sweep("mnist-quick"), quick=False, data=("mnist",)),
