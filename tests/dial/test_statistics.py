@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -84,10 +86,6 @@ def test_the_question_changes_nothing(original):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_a_model_without_batchnorm_has_nothing_to_recompute():
-    assert can_recalibrate(nn.Linear(2, 10), Classification(), split(), Loop(), RECALIBRATED)
-
-
 def test_statistics_that_are_not_finite_are_left_alone(original):
     features, labels = of_ten().tensors
     poisoned = ForgetSplit.by_class(TensorDataset(features * torch.nan, labels), of_ten(), 0)
@@ -102,3 +100,17 @@ def test_the_degree_is_reached_under_recomputed_statistics(original, gamma, seed
     result = unlearn(original, split(), method, seed=seed)
     assert result.history["reached"][-1] == pytest.approx(result.history["asked"][-1], abs=0.05)
     assert result.scores.ra >= 0.9
+
+
+def test_a_frozen_layer_keeps_its_statistics(original):
+    model = copy.deepcopy(original)
+    model[1].requires_grad_(False)
+    result = unlearn(model, split(), CUP(gamma=1))
+    assert torch.equal(result.model[1].running_mean, original[1].running_mean)
+    assert "some of its layers are frozen" in result.note
+
+
+def test_a_single_retain_sample_leaves_the_statistics_alone():
+    data = TensorDataset(*(part[[0, 3, 6, 1]] for part in blobs().tensors))
+    result = unlearn(trained(), ForgetSplit.by_class(data, blobs(seed=1), 0), CUP(gamma=1))
+    assert "a single retain sample has no variance" in result.note

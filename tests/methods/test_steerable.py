@@ -22,6 +22,10 @@ class TestDCGDUnderTheDial(MethodContract):
     method = DCGD(gamma=0.9, lr=0.02, epochs=15)
 
 
+class TestCUPUnderRecomputedStatistics(MethodContract):
+    method = CUP(gamma=1, batchnorm="recalibrate", lr=0.02, epochs=15)
+
+
 norms = st.floats(1e-3, 1e3)
 
 

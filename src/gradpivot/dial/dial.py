@@ -93,9 +93,6 @@ class Dial:
         recompute = partial(loop.recalibrate, model, task, split, method)
         recalibrate = recompute if method.batchnorm == "recalibrate" and has_batchnorm(model) else None
         self._search = LineSearch(model, self._goal, split, loop, recalibrate, self._settings)
-        if recalibrate:
-            # The run starts with the statistics it will end with.
-            recalibrate()
         start = self._search.start
         self.is_reached = self._goal.is_reached(start)
         """Whether there is nothing to forget."""
@@ -104,6 +101,9 @@ class Dial:
                 "nothing to forget: the model is already as uncertain about the forget set as about held-out data"
             )
             return
+        if recalibrate:
+            # The run starts with the statistics it will end with.
+            recalibrate()
         fraction = target_degree(method.gamma)
         self._target = start + (self._goal.full - start) * fraction
         self._budget = fraction if method.budget is None else method.budget

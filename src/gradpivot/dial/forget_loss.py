@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torch import no_grad
 
-from gradpivot.loop import frozen_statistics, has_batch_statistics, running_statistics
+from gradpivot.loop import frozen_statistics, has_batch_statistics, preserved_statistics, running_statistics
 from gradpivot.runtime import evaluating, rewinder
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class ForgetLoss:
 
     def __call__(self) -> Tensor:
         """Compute the loss and set :attr:`degree`."""
-        self._used = [statistic.clone() for statistic in running_statistics(self._model)]
+        if self._recalibrates:
+            self._used = [statistic.clone() for statistic in running_statistics(self._model)]
         with self._statistics():
             if has_batch_statistics(self._model):
                 self.degree = self._degree_alone()
@@ -63,8 +65,14 @@ class ForgetLoss:
                 return self._loss_alone()
             return self._goal.forgetting(self._model, self._batch).loss
 
-    def _statistics(self) -> AbstractContextManager[None]:
-        return frozen_statistics(self._model) if self._recalibrates else nullcontext()
+    @contextmanager
+    def _statistics(self) -> Iterator[None]:
+        if not self._recalibrates:
+            yield
+            return
+        # InstanceNorm normalises each sample by itself, so only its running statistics are kept.
+        with frozen_statistics(self._model), preserved_statistics(self._model):
+            yield
 
     def _loss_alone(self) -> Tensor:
         return self._goal.task.forget_loss(self._model, self._batch, self._goal.objective)

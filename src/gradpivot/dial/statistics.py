@@ -1,71 +1,73 @@
-"""Whose BatchNorm statistics a run uses: the original's, or those of the retained data alone.
+"""Choose the BatchNorm statistics of a run: the original's, or those of the retained data alone.
 
 A retrained model has the latter. Under the original's, a class can be forgotten by a small move that fine-tuning
-undoes; under those of the retained data it stays forgotten (docs/results/depth.md).
+undoes (docs/results/depth.md).
 """
 
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from gradpivot.data import shuffled
 from gradpivot.dial.settings import DialSettings
-from gradpivot.loop import has_batchnorm, restored_statistics
+from gradpivot.loop import has_frozen_batchnorm, restored_statistics
 from gradpivot.runtime import derive, isolated
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import nn
 
     from gradpivot.data import ForgetSplit
-    from gradpivot.loop import DescentRecipe, Loop
+    from gradpivot.dial.dial import Steerable
+    from gradpivot.loop import Loop
     from gradpivot.tasks import Task
 
 __all__ = ["can_recalibrate"]
 
 
-def can_recalibrate(model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, recipe: DescentRecipe) -> bool:
-    """Whether the statistics of the retained data alone keep the original's retain loss within the budget.
+def can_recalibrate(model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, method: Steerable) -> bool:
+    """Whether to forget under the statistics of the retained data alone; a note gives the reason if not.
 
-    Where they do not, a short run would have to repair more than it may break; it keeps the original's statistics, and
-    a note says so.
+    They must keep the original's retain loss within the budget: a run that starts far above it would spend its steps on
+    repair.
 
     Args:
         model: The original model; unchanged.
         task: Runs the model on a batch.
         split: The data to forget and to retain.
         loop: The run.
-        recipe: Settings with ``batchnorm="recalibrate"``.
+        method: The method, with ``batchnorm="recalibrate"``.
     """
+    reason = _obstacle(model, task, split, loop, method)
+    if reason:
+        loop.note(f"BatchNorm keeps the original's statistics, because {reason}; fine-tuning may bring the class back")
+    return not reason
+
+
+def _obstacle(model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, method: Steerable) -> str:
+    """Why statistics cannot be recomputed; empty if they can."""
+    if loop.replicas.size > 1:
+        return "several processes share the run"
+    if len(split.retain_indices) < 2:
+        return "a single retain sample has no variance"
+    if has_frozen_batchnorm(model):
+        return "some of its layers are frozen"
     settings = DialSettings()
-    if not has_batchnorm(model):
-        return True
-    chosen = shuffled(split.retain_indices, loop.seed, "landing")[: settings.search_samples]
-    measure = partial(_rise, model, task, split, loop, recipe, chosen, settings)
-    rise = loop.replicas.from_first(measure) / task.loss_unit
-    if rise <= settings.retain_budget:
-        return True
-    loop.note(
-        f"BatchNorm keeps the original's statistics, because those of the retained data alone raise the retain loss by "
-        f"{rise:.2f} nats; fine-tuning may bring the class back"
-    )
-    return False
+    own = task.retain_budget
+    budget = settings.retain_budget * task.loss_unit if own is None else own
+    rise = _rise(model, task, split, loop, method, settings)
+    if rise <= budget * (1.0 if method.budget is None else method.budget):
+        return ""
+    return f"those of the retained data alone raise the retain loss by {rise:.2g}"
 
 
 def _rise(
-    model: nn.Module,
-    task: Task,
-    split: ForgetSplit,
-    loop: Loop,
-    recipe: DescentRecipe,
-    chosen: np.ndarray,
-    settings: DialSettings,
+    model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, method: Steerable, settings: DialSettings
 ) -> float:
     """Rise of L_r by new statistics; infinite if not finite."""
+    chosen = shuffled(split.retain_indices, loop.seed, "landing")[: settings.search_samples]
 
     @torch.no_grad()
     def retain_loss() -> float:
@@ -75,6 +77,6 @@ def _rise(
 
     with restored_statistics(model):
         before = retain_loss()
-        loop.recalibrate(model, task, split, recipe)
+        loop.recalibrate(model, task, split, method)
         rise = (retain_loss() - before) / len(chosen)
     return rise if math.isfinite(rise) else math.inf

@@ -16,6 +16,7 @@ from .normalisation import (
     frozen_statistics as frozen_statistics,
     has_batch_statistics as has_batch_statistics,
     has_batchnorm as has_batchnorm,
+    has_frozen_batchnorm as has_frozen_batchnorm,
     preserved_statistics as preserved_statistics,
     recalibrate_over as recalibrate_over,
     restored_statistics as restored_statistics,

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
     from gradpivot.loop.optimizers import DescentRecipe
 
-MIN_STATISTICS_BATCH = 64
-"""Batch size from which a batch's variance is a good estimate."""
-
 __all__ = [
+    "MIN_STATISTICS_BATCH",
     "Batch",
     "PairedBatch",
     "Plan",
@@ -31,6 +29,9 @@ __all__ = [
     "retain_batch_size",
     "sequential_plan",
 ]
+
+MIN_STATISTICS_BATCH = 64
+"""Batch size from which a batch's variance is a good estimate."""
 
 
 @dataclass(frozen=True)

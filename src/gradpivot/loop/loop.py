@@ -38,6 +38,7 @@ from gradpivot.loop.normalisation import (
     has_batch_statistics,
     preserved_statistics,
     recalibrate_over,
+    restored_statistics,
     running_statistics,
 )
 from gradpivot.loop.optimizers import DescentRecipe
@@ -247,7 +248,9 @@ class Loop(Stepping):
         # Only BatchNorm depends on the batch size; larger batches are faster.
         order = cut(chosen, size if has_batch_statistics(model) else max(size, _MIN_SAMPLES))
         batches = self._loader(split.train, model).batches(order, 0, recipe.augment)
-        with isolated(derive(self.seed, "level")), preserved_statistics(model), explain_single_samples():
+        # Restored as well, because a weight of zero does not keep NaN out of a mean.
+        kept = preserved_statistics(model), restored_statistics(model)
+        with isolated(derive(self.seed, "level")), kept[0], kept[1], explain_single_samples():
             found = [len(part) * measure(batch) for part, batch in zip(order, batches, strict=True)]
         return math.fsum(found) / len(chosen)
 

@@ -25,6 +25,7 @@ __all__ = [
     "frozen_statistics",
     "has_batch_statistics",
     "has_batchnorm",
+    "has_frozen_batchnorm",
     "preserved_statistics",
     "recalibrate",
     "recalibrate_over",
@@ -35,7 +36,7 @@ __all__ = [
 
 POLICIES = ("frozen", "train", "recalibrate")
 """``frozen``: use and keep the running statistics. ``train``: the usual train mode. ``recalibrate``: train mode, then
-recompute the statistics on retain data."""
+recompute the statistics on retain data; under the dial forget samples use the running statistics."""
 
 _SAMPLES = 2048
 
@@ -50,7 +51,7 @@ def apply_policy(model: nn.Module, policy: str) -> None:
 
 @torch.no_grad()
 def recalibrate(model: nn.Module, batches: Iterable[tuple[int, Any]], forward: Callable[[nn.Module, Any], Any]) -> None:
-    """Replace the running statistics by their mean over ``batches``.
+    """Replace the running statistics by their mean over ``batches``, unless that is not finite.
 
     Args:
         model: The model; its train/eval modes are restored.
@@ -61,18 +62,25 @@ def recalibrate(model: nn.Module, batches: Iterable[tuple[int, Any]], forward: C
         return
     layers = _layers(model)
     momenta = [layer.momentum for layer in layers]
+    statistics = [buffer for layer in layers for buffer in layer.buffers(recurse=False)]
+    before = [buffer.clone() for buffer in statistics]
     seen = 0
-    with evaluating(model):
-        for layer in layers:
-            layer.reset_running_stats()
-            layer.train()
-        for samples, batch in batches:
-            seen += samples
+    try:
+        with evaluating(model):
             for layer in layers:
-                layer.momentum = samples / seen
-            forward(model, batch)
-    for layer, momentum in zip(layers, momenta, strict=True):
-        layer.momentum = momentum
+                layer.reset_running_stats()
+                layer.train()
+            for samples, batch in batches:
+                seen += samples
+                for layer in layers:
+                    layer.momentum = samples / seen
+                forward(model, batch)
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+    if not all(bool(buffer.isfinite().all()) for buffer in statistics):
+        for buffer, value in zip(statistics, before, strict=True):
+            buffer.copy_(value)
 
 
 def recalibrate_over(
@@ -166,6 +174,11 @@ def running_statistics(model: nn.Module) -> list[Tensor]:
 def has_batchnorm(model: nn.Module) -> bool:
     """Whether the model has BatchNorm layers with running statistics."""
     return bool(_layers(model))
+
+
+def has_frozen_batchnorm(model: nn.Module) -> bool:
+    """Whether a BatchNorm layer has a weight that must not change."""
+    return any(not weight.requires_grad for layer in _layers(model) for weight in layer.parameters(recurse=False))
 
 
 def has_batch_statistics(model: nn.Module) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from gradpivot.methods.parts.retraining import LastLayers
+from gradpivot.methods.parts.retraining import LastLayers, frozen_weights_kept
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,5 +27,6 @@ class EUk(LastLayers):
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Re-initialise the last k layers, then train them on D_r."""
         modules = self.last_layers(model, task, split, loop)
-        loop.initialise(model, only=modules)
+        with frozen_weights_kept(model):
+            loop.initialise(model, only=modules)
         self.fit(model, task, split, loop, modules)

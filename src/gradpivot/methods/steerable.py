@@ -34,8 +34,8 @@ class SteerableDescent(ForgettingDescent):
         budget: Fraction of the retain-loss budget (0.15 nats) this run may spend; if unset, sin(πγ/2).
         objective: Forgetting loss; suited picks npo for records and unlikelihood otherwise.
         batchnorm: BatchNorm statistics: frozen keeps them, train updates them, recalibrate recomputes them on retain
-            data after the run; suited picks recalibrate for a whole class (γ = 1 under the dial) if the statistics of
-            the retain data alone keep the model within the retain-loss budget, and frozen otherwise.
+            data after the run (under the dial with at least 64 retain samples per step). suited is recalibrate for a
+            class at γ = 1 where that fits in the retain-loss budget, otherwise frozen.
     """
 
     extra_objectives: ClassVar[tuple[str, ...]] = (SUITED,)
@@ -91,19 +91,19 @@ class SteerableDescent(ForgettingDescent):
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Run as published, or steer to the degree that γ sets."""
-        method = self._suited_to(model, task, split, loop)
+        method = self._resolved(model, task, split, loop)
         if self.is_dialled:
             method.steer(model, task, split, loop)
         else:
             method.descend(model, task, split, loop)
 
-    def _suited_to(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> Self:
+    def _resolved(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> Self:
         """The method with its BatchNorm policy resolved."""
         from gradpivot.dial import can_recalibrate
         from gradpivot.loop import has_batchnorm, recalibrated_batch_size
 
         method = replace(self, batchnorm=self.policy(split.kind))
-        if method.batchnorm != "recalibrate" or not has_batchnorm(model):
+        if not self.is_dialled or method.batchnorm != "recalibrate" or not has_batchnorm(model):
             return method
         if self.batchnorm == SUITED and not can_recalibrate(model, task, split, loop, method):
             return replace(method, batchnorm="frozen")

@@ -51,7 +51,7 @@ def check_run(model: nn.Module, split: ForgetSplit, method: Method, task: Task, 
     check_fits(model, split, task)
     if method.is_dialled:
         _check_degree(model, split, task, uncertainty=method.uses_validation(split.kind, task))
-    if isinstance(method, Descent) and method.policy(split.kind) == "recalibrate":
+    if isinstance(method, Descent) and method.batchnorm == "recalibrate":
         _check_statistics(model, split)
 
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from gradpivot.loop import Loop
     from gradpivot.tasks import Task
 
-__all__ = ["LastLayers"]
+__all__ = ["LastLayers", "frozen_weights_kept"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LastLayers(Descent):
-    """Training of the last k layers on the retain set, with the others fixed.
+    """Training of the last k layers on the retain set; the other weights stay.
 
     Attributes:
         k: Number of layers, counted from the output. A layer has a weight matrix; normalisation belongs to the layer
@@ -49,12 +49,11 @@ class LastLayers(Descent):
         self._check("k", ge=1, integer=True)
 
     def last_layers(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> tuple[str, ...]:
-        """Names of the trainable modules of the last k layers."""
+        """Names of the modules of the last k layers."""
         from gradpivot.models import last_layers
 
         _, batch = next(loop.eval_batches(model, split.train, split.retain_indices[:2], 2))
-        found = last_layers(model, partial(task.retain_loss, model, batch), self.k)
-        return tuple(name for name in found if all(p.requires_grad for p in model.get_submodule(name).parameters()))
+        return last_layers(model, partial(task.retain_loss, model, batch), self.k)
 
     def fit(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, modules: tuple[str, ...]) -> None:
         """Train the given modules on D_r."""
@@ -67,11 +66,9 @@ class LastLayers(Descent):
 @contextmanager
 def _only_trainable(model: nn.Module, modules: tuple[str, ...]) -> Iterator[None]:
     """Fix all weights but those of the given modules, so that no gradient passes below them."""
-    fixed = [
-        parameter
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad and name.rpartition(".")[0] not in modules
-    ]
+    # By identity: a weight that two modules share has one name.
+    chosen = {id(p) for name in modules for p in model.get_submodule(name).parameters(recurse=False)}
+    fixed = [parameter for parameter in model.parameters() if parameter.requires_grad and id(parameter) not in chosen]
     for parameter in fixed:
         parameter.requires_grad_(False)
     try:
@@ -79,3 +76,12 @@ def _only_trainable(model: nn.Module, modules: tuple[str, ...]) -> Iterator[None
     finally:
         for parameter in fixed:
             parameter.requires_grad_()
+
+
+@contextmanager
+def frozen_weights_kept(model: nn.Module) -> Iterator[None]:
+    """Restore weights with ``requires_grad=False`` after the block."""
+    frozen = [(parameter, parameter.clone()) for parameter in model.parameters() if not parameter.requires_grad]
+    yield
+    for parameter, before in frozen:
+        parameter.copy_(before)
