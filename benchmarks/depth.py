@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gradpivot import CUP, GA, RL, WS, CFk, EUk, ForgetSplit, L1Sparse, SalUn
+from gradpivot import CUP, FT, GA, RL, WS, CFk, EUk, ForgetSplit, L1Sparse, SalUn
 from gradpivot.auditing import Subject
 from gradpivot.auditing.attacks.features import head_pass
 from gradpivot.data import Loader, cut
@@ -53,7 +53,7 @@ def methods(problem: Problem, passes: int) -> dict[str, list[Method]]:
         problem: Gives settings such as the batch size.
         passes: Passes over the retain set of the methods that need whole ones.
     """
-    tune = CFk(k=1000, lr=0.1, epochs=1)
+    tune = FT(lr=0.1, epochs=1)
     found: dict[str, list[Method]] = {
         "CUP γ = 1": [CUP(gamma=1)],
         "CUP γ = 1, then one epoch of fine-tuning": [CUP(gamma=1), tune],
@@ -64,7 +64,8 @@ def methods(problem: Problem, passes: int) -> dict[str, list[Method]]:
         "ℓ1-sparse": [L1Sparse(epochs=passes, alpha=1e-4)],
         "EU-k, k = 1": [EUk(k=1, epochs=passes)],
         "EU-k, k = 3": [EUk(k=3, epochs=passes)],
-        "CF-k, k = 1000: fine-tuning": [replace(tune, epochs=passes)],
+        "CF-k, k = 3": [CFk(k=3, epochs=passes)],
+        "FT": [replace(tune, epochs=passes)],
     }
     if has_batchnorm(problem.model()):
         for policy in ("frozen", "train"):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         BS as BS,
         CUP as CUP,
         DCGD as DCGD,
+        FT as FT,
         GA as GA,
         IU as IU,
         RL as RL,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         PCGrad as PCGrad,
         Retrain as Retrain,
         SalUn as SalUn,
+        WarmRestart as WarmRestart,
         list_methods as list_methods,
     )
     from gradpivot.results import Frontier as Frontier
@@ -64,6 +66,7 @@ __getattr__, _, __all__ = lazy_loader.attach(
             "CUP",
             "DCGD",
             "EUk",
+            "FT",
             "GA",
             "IU",
             "L1Sparse",
@@ -73,6 +76,7 @@ __getattr__, _, __all__ = lazy_loader.attach(
             "SA",
             "SalUn",
             "WS",
+            "WarmRestart",
             "list_methods",
         ],
         "results": ["Frontier"],

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from gradpivot.errors import GradPivotError
-from gradpivot.models import SmallCNN, reinitialise
+from gradpivot.models import SmallCNN, reinitialise, shrink_and_perturb
 
 
 class Own(nn.Module):
@@ -52,3 +52,19 @@ def test_running_statistics_are_reset_with_their_module():
     reinitialise(model, None, only=("1",))
     assert model[0].running_mean.tolist() == [3.0] * 4
     assert model[1].running_mean.tolist() == [0.0] * 4
+
+
+def test_shrink_and_perturb_mixes_with_what_the_factory_makes():
+    old, new = nn.Linear(3, 2), nn.Linear(3, 2)
+    model = copy.deepcopy(old)
+    assert shrink_and_perturb(model, lambda: copy.deepcopy(new), 0.25) == []
+    torch.testing.assert_close(model.weight, 0.25 * old.weight + 0.75 * new.weight)
+    torch.testing.assert_close(model.bias, 0.25 * old.bias + 0.75 * new.bias)
+
+
+def test_shrink_and_perturb_leaves_frozen_weights_and_names_what_it_cannot_reset():
+    model = Own()
+    model.layer.bias.requires_grad_(False)
+    before = copy.deepcopy(model.state_dict())
+    assert shrink_and_perturb(model, None, 0.5) == ["scale"]
+    assert changed(model, before) == {"layer.weight"}

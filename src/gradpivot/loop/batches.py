@@ -142,9 +142,13 @@ def sequential_plan(split: ForgetSplit, recipe: DescentRecipe, seed: int) -> Pla
     )
 
 
-def plain_plan(indices: np.ndarray, recipe: DescentRecipe, seed: int) -> Plan:
-    """Shuffled batches of the given samples, for ordinary training."""
-    return _one_sided_plan(indices, plain_batch_size(recipe), "train", recipe, seed)
+def plain_plan(
+    indices: np.ndarray, recipe: DescentRecipe, seed: int, order: Callable[[int], np.ndarray] | None = None
+) -> Plan:
+    """Shuffled batches of the given samples, for ordinary training; ``order`` chooses the samples of an epoch."""
+    size = plain_batch_size(recipe)
+    plan = _one_sided_plan(indices, size, "train", recipe, seed)
+    return plan if order is None else replace(plan, order=lambda epoch: (cut(order(epoch), size),))
 
 
 def _one_sided_plan(indices: np.ndarray, size: int, purpose: str, recipe: DescentRecipe, seed: int) -> Plan:

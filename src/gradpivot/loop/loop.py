@@ -46,7 +46,7 @@ from gradpivot.loop.outcome import Diverged, ModelFactory, Outcome, RunnableMeth
 from gradpivot.loop.precision import Passes
 from gradpivot.loop.saliency import saliency_mask
 from gradpivot.loop.stepping import Stepping
-from gradpivot.models import reinitialise
+from gradpivot.models import reinitialise, shrink_and_perturb
 from gradpivot.runtime import derive, isolated, reseed
 
 if TYPE_CHECKING:
@@ -133,6 +133,14 @@ class Loop(Stepping):
         reseed(derive(self.seed, "initialisation"))
         reinitialise(model, self.factory, only)
 
+    def shrink_and_perturb(self, model: nn.Module, shrink: float) -> None:
+        """Replace a part 1 − ``shrink`` of the weights by newly initialised ones; a note names those that cannot be."""
+        reseed(derive(self.seed, "initialisation"))
+        stale = shrink_and_perturb(model, self.factory, shrink)
+        if stale:
+            names = f"{', '.join(stale[:5])}{' …' if len(stale) > 5 else ''}"
+            self.note(f"{names} cannot be re-initialised and kept their values; pass factory=make_model")
+
     def paired_batches(
         self, model: nn.Module, task: Task, split: ForgetSplit, recipe: DescentRecipe
     ) -> Iterator[PairedBatch]:
@@ -166,10 +174,27 @@ class Loop(Stepping):
         self.recalibrate(model, task, split, recipe)
 
     def batches(
-        self, model: nn.Module, task: Task, dataset: Any, indices: np.ndarray, recipe: DescentRecipe
+        self,
+        model: nn.Module,
+        task: Task,
+        dataset: Any,
+        indices: np.ndarray,
+        recipe: DescentRecipe,
+        *,
+        order: Callable[[int], np.ndarray] | None = None,
     ) -> Iterator[Batch]:
-        """Shuffled batches of the given samples, for ordinary training."""
-        plan, loader = plain_plan(indices, recipe, self.seed), self._loader(dataset, model)
+        """Shuffled batches of the given samples, for ordinary training.
+
+        Args:
+            model: The model.
+            task: Runs the model on a batch.
+            dataset: The training set.
+            indices: The samples.
+            recipe: Describes the batches.
+            order: Returns the samples of an epoch, as many as ``indices``; called when it starts, and again if the run
+                is resumed within it. By default all samples in random order.
+        """
+        plan, loader = plain_plan(indices, recipe, self.seed, order), self._loader(dataset, model)
         for _, (data,) in self._steps(model, recipe, plan, loader):
             yield Batch(data, plan.progress(self._step), ends_epoch=plan.ends_epoch(self._step))
         self._running.load_average()

@@ -4,6 +4,7 @@ from .cf_k import CFk as CFk
 from .cup import CUP as CUP
 from .dcgd import DCGD as DCGD
 from .eu_k import EUk as EUk
+from .ft import FT as FT
 from .ga import GA as GA
 from .iu import IU as IU
 from .l1_sparse import L1Sparse as L1Sparse
@@ -15,4 +16,5 @@ from .rl import RL as RL
 from .sa import SA as SA
 from .salun import SalUn as SalUn
 from .steerable import SteerableDescent as SteerableDescent
+from .warm_restart import WarmRestart as WarmRestart
 from .ws import WS as WS

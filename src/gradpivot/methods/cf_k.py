@@ -26,4 +26,4 @@ class CFk(LastLayers):
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Train the last k layers on D_r."""
-        self.fit(model, task, split, loop, self.last_layers(model, task, split, loop))
+        self.fit_layers(model, task, split, loop, self.last_layers(model, task, split, loop))

@@ -29,4 +29,4 @@ class EUk(LastLayers):
         modules = self.last_layers(model, task, split, loop)
         with frozen_weights_kept(model):
             loop.initialise(model, only=modules)
-        self.fit(model, task, split, loop, modules)
+        self.fit_layers(model, task, split, loop, modules)

@@ -1,7 +1,8 @@
-"""Re-initialise a model, or some of its modules."""
+"""Re-initialise a model, or some of its modules, wholly or in part."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection
 
 import torch
@@ -9,7 +10,7 @@ from torch import nn
 
 from gradpivot.errors import GradPivotError
 
-__all__ = ["reinitialise"]
+__all__ = ["reinitialise", "shrink_and_perturb"]
 
 
 def reinitialise(
@@ -47,6 +48,33 @@ def reinitialise(
             f"{', '.join(stale[:5])}{' …' if len(stale) > 5 else ''} cannot be re-initialised; pass "
             f"factory=make_model, a function that returns a new model"
         )
+
+
+@torch.no_grad()
+def shrink_and_perturb(model: nn.Module, factory: Callable[[], nn.Module] | None, shrink: float) -> list[str]:
+    """Set the trainable weights θ to s·θ + (1 − s)·θ_new, with θ_new newly initialised (Ash & Adams, 2020).
+
+    Args:
+        model: Changed in place; buffers and frozen weights stay.
+        factory: Makes a new model. Without one, θ_new comes from ``reset_parameters()`` of each module.
+        shrink: s in [0, 1].
+
+    Returns:
+        Names of the trainable weights that no module resets; they stay as they are.
+
+    Raises:
+        GradPivotError: If the factory's model does not fit.
+    """
+    new, stale = copy.deepcopy(model), []
+    if factory is None:
+        stale = _reset(new, None)
+    else:
+        reinitialise(new, factory)
+    kept = set(stale)
+    for (name, old), fresh in zip(model.named_parameters(), new.parameters(), strict=True):
+        if old.requires_grad and name not in kept:
+            old.mul_(shrink).add_(fresh, alpha=1 - shrink)
+    return [name for name, parameter in model.named_parameters() if name in kept and parameter.requires_grad]
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Fine-tuning of the last layers on the retain set, shared by CF-k and EU-k."""
+"""Training on the retain set alone: of all weights (FT, warm restart) or of the last layers (CF-k, EU-k)."""
 
 from __future__ import annotations
 
@@ -18,31 +18,47 @@ if TYPE_CHECKING:
     from gradpivot.loop import Loop
     from gradpivot.tasks import Task
 
-__all__ = ["LastLayers", "frozen_weights_kept"]
+__all__ = ["LastLayers", "RetainDescent", "frozen_weights_kept"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LastLayers(Descent):
-    """Training of the last k layers on the retain set; the other weights stay.
+class RetainDescent(Descent):
+    """Training on the retain set alone.
 
     Attributes:
-        k: Number of layers, counted from the output. A layer has a weight matrix; normalisation belongs to the layer
-            before it.
         epochs: Passes over the retain set.
     """
 
-    knob: ClassVar[str | None] = "k"
     needs_forget: ClassVar[bool] = False
     uses_all_retain: ClassVar[bool] = True
-    paper: ClassVar[Mapping[str, Any]] = {}
 
-    k: int = 3
     lr: float = 0.05
     epochs: int = 5
     batch_size: int | None = 128
     weight_decay: float = 5e-4
     schedule: Literal["constant", "cosine", "one_cycle"] = "cosine"
     batchnorm: Literal["frozen", "train", "recalibrate"] = "train"
+
+    def fit(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Train on D_r."""
+        for batch in loop.batches(model, task, split.train, split.retain_indices, self):
+            gradients = loop.gradients(retain=partial(task.retain_loss, model, batch.data))
+            loop.step(gradients, Weights(0.0, 1.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastLayers(RetainDescent):
+    """Training of the last k layers on the retain set; the other weights stay.
+
+    Attributes:
+        k: Number of layers, counted from the output. A layer has a weight matrix; normalisation belongs to the layer
+            before it.
+    """
+
+    knob: ClassVar[str | None] = "k"
+    paper: ClassVar[Mapping[str, Any]] = {}
+
+    k: int = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,12 +71,12 @@ class LastLayers(Descent):
         _, batch = next(loop.eval_batches(model, split.train, split.retain_indices[:2], 2))
         return last_layers(model, partial(task.retain_loss, model, batch), self.k)
 
-    def fit(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, modules: tuple[str, ...]) -> None:
+    def fit_layers(
+        self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, modules: tuple[str, ...]
+    ) -> None:
         """Train the given modules on D_r."""
         with _only_trainable(model, modules):
-            for batch in loop.batches(model, task, split.train, split.retain_indices, self):
-                gradients = loop.gradients(retain=partial(task.retain_loss, model, batch.data))
-                loop.step(gradients, Weights(0.0, 1.0))
+            self.fit(model, task, split, loop)
 
 
 @contextmanager
