@@ -15,6 +15,7 @@ from gradpivot.dial.settings import DialSettings
 from gradpivot.loop.loop import Loop
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.vae import Autoencoding
+from gradpivot.testing.contract import MethodContract
 from gradpivot.testing.problems import TinyNet, blobs, trained
 from memorised import doubt, noisy
 
@@ -91,6 +92,16 @@ def test_what_happened_to_them_is_reported():
     assert found.retained == pytest.approx(doubt(after_the_first_request(0), data, REST))
     assert not found.relearned
     assert result.relearned is None
+
+
+def test_a_killed_run_resumes_bit_for_bit(tmp_path):
+    class Second(MethodContract):
+        method = CUP(gamma=1.0, epochs=4, batch_size=10)
+
+        def split(self) -> ForgetSplit:
+            return ForgetSplit.by_class(blobs(), blobs(seed=1), 0, already_forgotten=np.arange(0, 120, 5))
+
+    Second().test_interrupted_and_resumed_equals_uninterrupted(tmp_path)
 
 
 def held(model: nn.Module, task=None) -> Held | None:

@@ -116,7 +116,7 @@ class ProblemOptions(ProblemRun):
     indices: Path | None = field(default=None, metadata=FORGET)
     """The training samples whose indices are in this file, one per line."""
     already_forgotten: Path | None = field(default=None, metadata=named("FILE", FORGET))
-    """Deleted by earlier requests: the last run's split.json, or indices."""
+    """Earlier requests: a split.json, or indices."""
     weights: Path | None = field(default=None, metadata=MODEL)
     """Start from these weights (.pt, .pth, .bin, .ckpt, .safetensors). Without it the original is trained first."""
     map: tuple[str, ...] = field(default=(), metadata=named("OLD=NEW …", INPUTS))
