@@ -30,6 +30,17 @@ def test_a_split_becomes_a_target_and_back(lab):
     for split, target in made:
         assert target_of(split) == target
         assert np.array_equal(base_split(problem, target).forget_indices, split.forget_indices)
+    earlier = {"already_forgotten": [1, 4, 5]}
+    second = [
+        (ForgetSplit.by_class(TRAIN, TEST, [0, 2], **earlier), {"kind": "class", "classes": [0, 2]}),
+        (ForgetSplit.random(TRAIN, TEST, 0.1, seed=3, **earlier), {"kind": "random", "fraction": 0.1, "seed": 3}),
+        (ForgetSplit.by_index(TRAIN, TEST, [9, 2], **earlier), {"kind": "index", "indices": [2, 9]}),
+    ]
+    for split, target in second:
+        assert target_of(split) == {**target, **earlier}
+        base = base_split(problem, target_of(split))
+        assert np.array_equal(base.forget_indices, split.forget_indices)
+        assert np.array_equal(base.retain_indices, split.retain_indices)
     chosen = ForgetSplit.by_predicate(TRAIN, TEST, lambda sample: float(sample[0][0]) > 2)
     assert target_of(chosen) == {"kind": "index", "indices": chosen.forget_indices.tolist()}
 

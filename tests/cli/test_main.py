@@ -254,6 +254,28 @@ def test_random_and_indexed_forgetting(unlearn, tmp_path, capsys):
     assert main(["rerun", str(tmp_path / "second")]) == 0
 
 
+def test_a_second_request_leaves_out_the_first(unlearn, tmp_path, capsys):
+    (tmp_path / "who.txt").write_text("3\n14\n15\n")
+    assert unlearn("cup", "--indices", str(tmp_path / "who.txt"), "--epochs", "1", out="first") == 0
+    capsys.readouterr()
+    for earlier in (tmp_path / "first" / "split.json", tmp_path / "who.txt"):
+        words = ["--already-forgotten", str(earlier), "--epochs", "1", "--overwrite"]
+        assert unlearn("cup", "--fraction", "0.02", *words, out="second") == 0
+        assert "earlier 3 records already forgotten: mean uncertainty 0." in capsys.readouterr().out
+        split = json.loads((tmp_path / "second" / "split.json").read_text())
+        assert split["already_forgotten"] == [3, 14, 15]
+        assert not {3, 14, 15} & set(split["forget_indices"])
+        assert json.loads((tmp_path / "second" / "metrics.json").read_text())["already_forgotten"]["n"] == 3
+    (tmp_path / "who.txt").unlink()
+    assert main(["rerun", str(tmp_path / "second")]) == 0
+    assert "The same scores" in capsys.readouterr().out
+
+
+def test_a_second_request_starts_from_the_model_of_the_first(tmp_path, capsys):
+    assert main(["unlearn", "cup", "--classes", "3", "--already-forgotten", str(tmp_path / "split.json")]) == 1
+    assert "add --weights with the last run's model.safetensors" in error_of(capsys)
+
+
 def test_divergence_is_told_and_has_a_status_of_its_own(unlearn, tmp_path, capsys):
     words = ["--protocol", "paper", "--gamma", "0.9", "--lr", "0.1", "--batch-size", "8", "--classes", "3"]
     assert unlearn("cup", *words) == 3
@@ -274,6 +296,8 @@ def test_divergence_is_told_and_has_a_status_of_its_own(unlearn, tmp_path, capsy
         (["cup", "--classes", "three"], "write 3, or 3,5, or 0-4"),
         (["cup", "--fraction", "2"], "between 0 and 1"),
         (["cup", "--indices", "/no/such/file"], "cannot read the indices"),
+        (["cup", "--classes", "3", "--already-forgotten", "/no/such/file"], "cannot read the indices"),
+        (["cup", "--classes", "3", "--already-forgotten", "/no/such.json"], "there is no split file"),
         (["cup", "--classes", "3", "--problem", "digts"], "did you mean 'digits'"),
         (["cup", "--classes", "3", "--problem", "no.module:f"], "cannot load the problem"),
         (["cup", "--classes", "3", "--threads", "0"], "give 1 or more"),

@@ -242,3 +242,102 @@ def test_a_collate_fn_goes_with_all_data_and_changes_no_digest():
     assert own.hash == plain.hash
     assert own.test_labels.tolist() == plain.test_labels.tolist()
     assert all(part.collate_fn is list for part in (own.train, own.test, own.validation))
+
+
+def by_index(indices, earlier, train=None) -> ForgetSplit:
+    return ForgetSplit.by_index(data() if train is None else train, data(9), indices, already_forgotten=earlier)
+
+
+HASHES = ["29398771f4cb2dd7", "d3b1b903ad77327b", "96eaa7ddaf85124e"]
+
+
+class TestAlreadyForgotten:
+    """Records that an earlier request deleted are in neither set."""
+
+    def test_they_are_in_neither_set(self):
+        split = ForgetSplit.by_index(data(), data(9), [5, 2], already_forgotten=[9, 7])
+        assert split.already_forgotten.tolist() == [7, 9]
+        assert split.forget_indices.tolist() == [2, 5]
+        assert len(split.retain_indices) == 26
+        assert not {7, 9, 2, 5} & set(split.retain_indices.tolist())
+        assert not split.already_forgotten.flags.writeable
+        assert repr(split) == "ForgetSplit(index: 2 to forget, 26 to retain, 2 already forgotten)"
+        assert split.facts()["n_already_forgotten"] == 2
+
+    def test_every_kind_takes_only_what_is_left(self):
+        earlier = ForgetSplit.by_index(data(), data(9), range(10))
+        by_class = ForgetSplit.by_class(data(), data(9), 1, already_forgotten=earlier)
+        assert by_class.forget_indices.tolist() == [10, 13, 16, 19, 22, 25, 28]
+        random = ForgetSplit.random(data(), data(9), 0.5, seed=1, already_forgotten=earlier)
+        assert len(random.forget_indices) == 10
+        assert random.forget_indices.min() >= 10
+        chosen = ForgetSplit.by_predicate(data(), data(9), lambda s: int(s[1]) == 0, already_forgotten=earlier)
+        assert chosen.forget_indices.tolist() == [12, 15, 18, 21, 24, 27]
+
+    def test_requests_stack(self, tmp_path):
+        first = ForgetSplit.by_index(data(), data(9), [1, 2])
+        second = ForgetSplit.by_index(data(), data(9), [3], already_forgotten=first)
+        second.save(tmp_path / "split.json")
+        for earlier in (second, tmp_path / "split.json", str(tmp_path / "split.json"), np.arange(30) % 30 < 4):
+            third = ForgetSplit.by_index(data(), data(9), [4], already_forgotten=earlier)
+            assert set(third.already_forgotten.tolist()) - {0} == {1, 2, 3}
+
+    @pytest.mark.parametrize("none", [None, [], np.array([], dtype=np.int64)])
+    def test_without_any_a_split_and_its_file_are_as_before(self, none, tmp_path):
+        made = [
+            ForgetSplit.random(data(), data(9), 0.3, seed=4, data_id="pinned", already_forgotten=none),
+            ForgetSplit.by_index(data(), data(9), [2, 5], data_id="pinned", already_forgotten=none),
+            ForgetSplit.by_class(data(), data(9), 1, data_id="pinned", already_forgotten=none),
+        ]
+        # From the version before already_forgotten: stored runs are found by these.
+        assert [split.hash for split in made] == HASHES
+        for split in made:
+            split.save(tmp_path / "split.json")
+            assert "already" not in (tmp_path / "split.json").read_text()
+            assert "already" not in str(split.facts())
+            assert "already" not in repr(split)
+
+    def test_they_are_hashed_saved_and_loaded(self, tmp_path):
+        split = ForgetSplit.by_index(data(), data(9), [5, 2], already_forgotten=[9, 7]).with_validation()
+        assert split.hash != ForgetSplit.by_index(data(), data(9), [5, 2]).with_validation().hash
+        assert split.hash != ForgetSplit.by_index(data(), data(9), [5, 2], already_forgotten=[9]).with_validation().hash
+        split.save(tmp_path / "split.json")
+        again = ForgetSplit.load(tmp_path / "split.json", data(), data(9))
+        assert again.hash == split.hash
+        assert again.already_forgotten.tolist() == [7, 9]
+        assert again.retain_indices.tolist() == split.retain_indices.tolist()
+
+    def test_a_class_deleted_earlier_is_out_of_scope(self):
+        first = ForgetSplit.by_class(data(), data(9), 1)
+        records = ForgetSplit.by_index(data(), data(9), [0, 2], already_forgotten=first)
+        assert records.deleted_classes == (1,)
+        assert records.test_labels[records.test_indices].tolist() == [0, 2, 0, 2, 0, 2]
+        both = ForgetSplit.by_class(data(), data(9), 2, already_forgotten=first)
+        assert set(both.test_labels[both.test_indices]) == {0}
+        assert ForgetSplit.by_index(data(), data(9), [0], already_forgotten=[1, 4]).deleted_classes == ()
+
+    @pytest.mark.parametrize(
+        ("make", "message"),
+        [
+            (lambda one: by_index([3, 2, 5], one), r"2 of the 3 indices to forget, such as 2, .* leave them out"),
+            (
+                lambda _: ForgetSplit.by_class(data(), data(9), 1, already_forgotten=range(1, 30, 3)),
+                "class 1 is already",
+            ),
+            (lambda _: by_index([1], [30]), "between 0 and 29"),
+            (lambda _: by_index([1], ["a"]), "must be an integer"),
+            (lambda _: by_index([1], "no.json"), "no split file no.json"),
+            (lambda one: by_index([i for i in range(30) if i not in (2, 5)], one), "to retain"),
+            (lambda one: by_index([1], one, data(30, seed=1)), "split of other training data"),
+            (lambda one: by_index([1], one, data(33)), "split of other training data"),
+        ],
+    )
+    def test_what_cannot_be_is_explained(self, make, message):
+        with pytest.raises(GradPivotError, match=message):
+            make(by_index([2, 5], None))
+
+    def test_data_with_an_identifier_are_not_read_to_compare_them(self):
+        earlier = ForgetSplit.by_index(data(), data(9), [2], data_id="mine")
+        assert ForgetSplit.by_index(data(seed=1), data(9), [1], data_id="mine", already_forgotten=earlier)
+        with pytest.raises(GradPivotError, match="other training data"):
+            ForgetSplit.by_index(data(), data(9), [1], data_id="yours", already_forgotten=earlier)

@@ -102,3 +102,15 @@ def test_a_collate_fn_keeps_collating(train):
     assert isinstance(reduced.train, Collated)
     (batch,) = Loader(reduced.train, torch.device("cpu"), seed=0).batches([reduced.forget_indices], epoch=0)
     assert set(batch["labels"].tolist()) == {1}
+
+
+def test_what_is_already_forgotten_is_in_no_world():
+    first = ForgetSplit.by_class(TRAIN, TEST, 1)
+    split = ForgetSplit.by_index(TRAIN, TEST, [0, 3, 6], already_forgotten=first).with_validation()
+    for world in range(3):
+        reduced, inside = world_split(split, world)
+        assert len(reduced.train) == len(split.retain_indices) + inside.sum()
+        assert 1 not in reduced.train.tensors[1].tolist()
+        assert len(reduced.already_forgotten) == 0
+        # A model of this world does not know class 1.
+        assert {int(label) for part in (reduced.test, reduced.validation) for _, label in part} == {0, 2}

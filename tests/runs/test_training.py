@@ -17,9 +17,10 @@ from gradpivot.experiments.problem import Problem
 from gradpivot.experiments.problems.digits import digits
 from gradpivot.loop.loop import Loop
 from gradpivot.models.pixels import Pixels
-from gradpivot.runs.original import train_original
+from gradpivot.runs.original import original_model, train_original
 from gradpivot.runs.training import Epoch, FitToAll, Trained, everything, train_model
 from gradpivot.runtime.randomness import isolated
+from gradpivot.testing.problems import TinyNet, blobs
 
 SHORT = Retrain.from_dict({**Retrain.short, "epochs": 3, "batch_size": 16, "augment": "crop_flip"})
 
@@ -266,3 +267,19 @@ def test_average_and_iterations_are_checked():
         Retrain(ema=1)
     with pytest.raises(GradPivotError, match="training is measured in epochs"):
         Retrain(iterations=5)
+
+
+def test_an_original_is_not_trained_on_what_is_already_forgotten(tmp_path):
+    recipe = Retrain(epochs=1, batch_size=20)
+    problem = Problem(name="tiny", load=lambda: (blobs(), blobs(seed=1)), model=TinyNet, training=recipe)
+    inputs, labels = blobs().tensors
+    found = []
+    for shift in (0, 1):
+        train = TensorDataset(inputs, torch.cat([(labels[:9] + shift) % 3, labels[9:]]))
+        split = ForgetSplit.by_index(train, blobs(seed=1), [20], data_id="same", already_forgotten=range(9))
+        found.append(train_original(problem, split, 0).state_dict())
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+    everyone = ForgetSplit.by_index(train, blobs(seed=1), [20], data_id="same")
+    original_model(problem, everyone, 0, tmp_path / "original.safetensors")
+    with pytest.raises(GradPivotError, match="trained_without"):
+        original_model(problem, split, 0, tmp_path / "original.safetensors")

@@ -28,6 +28,7 @@ TARGETS = {
     "class": {"kind": "class", "classes": [1]},
     "random": {"kind": "random", "fraction": 0.3, "seed": 4},
     "index": {"kind": "index", "indices": [0, 3, 7, 30, 31]},
+    "second": {"kind": "index", "indices": [0, 3, 7, 30, 31], "already_forgotten": [1, 2, 4]},
 }
 METHOD = CUP(gamma=0.5, epochs=1, batch_size=10, lr=0.01)
 
@@ -61,6 +62,9 @@ def test_a_job_trains_the_shadow_on_its_world(lab, kind):
         "class": lambda *data: ForgetSplit.by_class(*data, 1),
         "random": lambda *data: ForgetSplit.random(*data, 0.3, seed=4).with_validation(),
         "index": lambda *data: ForgetSplit.by_index(*data, TARGETS["index"]["indices"]).with_validation(),
+        "second": lambda *data: ForgetSplit.by_index(
+            *data, TARGETS["index"]["indices"], already_forgotten=[1, 2, 4]
+        ).with_validation(),
     }
     base = makers[kind](*problem.load())
     reduced, _ = world_split(base, 2)

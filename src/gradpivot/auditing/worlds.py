@@ -79,14 +79,16 @@ def target_of(split: ForgetSplit) -> dict[str, Any]:
 
     A random split is given by fraction and seed if these reproduce it, otherwise by its indices.
     """
+    # Left out if there are none, so that stored runs keep their keys.
+    earlier = {"already_forgotten": split.already_forgotten.tolist()} if len(split.already_forgotten) else {}
     if split.kind == "class":
-        return {"kind": "class", "classes": list(split.classes)}
+        return {"kind": "class", "classes": list(split.classes), **earlier}
     if split.kind == "random" and split.seed is not None:
-        fraction = _fraction(len(split.forget_indices), len(split.train))
-        drawn = ForgetSplit.random(split.train, split.test, fraction, split.seed, target=split.target)
+        fraction = _fraction(len(split.forget_indices), len(split.train) - len(split.already_forgotten))
+        drawn = ForgetSplit.random(split.train, split.test, fraction, split.seed, target=split.target, **earlier)
         if np.array_equal(drawn.forget_indices, split.forget_indices):
-            return {"kind": "random", "fraction": fraction, "seed": split.seed}
-    return {"kind": "index", "indices": split.forget_indices.tolist()}
+            return {"kind": "random", "fraction": fraction, "seed": split.seed, **earlier}
+    return {"kind": "index", "indices": split.forget_indices.tolist(), **earlier}
 
 
 def _fraction(count: int, total: int) -> float:

@@ -85,11 +85,13 @@ def say_result(result: Result, original: Scored, out: Path) -> None:
     say(
         f"before  {scores_line(original)}",
         f"after   {scores_line(result.scores)}",
+        *([] if result.already_forgotten is None else [f"earlier {result.already_forgotten}"]),
         *_scored_on(result),
         f"{result.method.label}; {result.seconds:.1f} s. The run is in {out}",
     )
-    if missed := result.missed:
-        sys.stderr.write(f"gradpivot: {missed}\n")
+    for note in (result.missed, result.relearned):
+        if note:
+            sys.stderr.write(f"gradpivot: {note}\n")
 
 
 def _scored_on(result: Result) -> list[str]:

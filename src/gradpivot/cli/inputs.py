@@ -31,6 +31,11 @@ def check_options(chosen: ProblemOptions) -> None:
     _check_one_forget_set(chosen.classes, chosen.fraction, chosen.indices)
     if chosen.map and chosen.weights is None:
         raise GradPivotError("--map renames keys of a weights file; add --weights")
+    if chosen.already_forgotten is not None and chosen.weights is None:
+        raise GradPivotError(
+            "--already-forgotten needs the model that forgot it, and a new original has not; add --weights with the "
+            "last run's model.safetensors"
+        )
     if chosen.weights is not None and not chosen.weights.exists():
         raise GradPivotError(f"there is no weights file {chosen.weights}")
 
@@ -47,7 +52,12 @@ def prepare(
     set_threads(chosen.threads)
     problem = problem_of(chosen)
     split = split_of(
-        problem, classes=chosen.classes, fraction=chosen.fraction, indices=chosen.indices, seed=chosen.seed
+        problem,
+        classes=chosen.classes,
+        fraction=chosen.fraction,
+        indices=chosen.indices,
+        already_forgotten=chosen.already_forgotten,
+        seed=chosen.seed,
     )
     if chosen.model is not None:
         check_model(problem, split, chosen.model)
@@ -128,26 +138,35 @@ def split_of(
     classes: str | None = None,
     fraction: float | None = None,
     indices: Path | None = None,
+    already_forgotten: Path | None = None,
     seed: int = 0,
 ) -> ForgetSplit:
-    """Build the split from exactly one of classes, fraction and indices."""
+    """Build the split from exactly one of classes, fraction and indices, without what is already forgotten."""
     from gradpivot.data import ForgetSplit
 
     _check_one_forget_set(classes, fraction, indices)
-    target = problem.target
+    options = {"target": problem.target, "already_forgotten": _earlier(already_forgotten)}
     train, test = problem.load()
     if classes is not None:
-        return ForgetSplit.by_class(train, test, numbers_in(classes), target=target)
+        return ForgetSplit.by_class(train, test, numbers_in(classes), **options)
     if fraction is not None:
-        return ForgetSplit.random(train, test, fraction, seed=seed, target=target)
+        return ForgetSplit.random(train, test, fraction, seed=seed, **options)
     assert indices is not None
+    return ForgetSplit.by_index(train, test, _indices_in(indices), **options)
+
+
+def _earlier(path: Path | None) -> Path | list[int] | None:
+    """A saved split stays a path; any other file holds indices."""
+    return path if path is None or path.suffix == ".json" else _indices_in(path)
+
+
+def _indices_in(indices: Path) -> list[int]:
     try:
-        chosen = [int(line) for line in indices.read_text(encoding="utf-8").split()]
+        return [int(line) for line in indices.read_text(encoding="utf-8").split()]
     except OSError as error:
         raise GradPivotError(f"cannot read the indices in {indices}: {error.strerror}") from None
     except ValueError as error:
         raise GradPivotError(f"{indices} must hold integers, one per line ({error})") from None
-    return ForgetSplit.by_index(train, test, chosen, target=target)
 
 
 def _check_one_forget_set(classes: str | None, fraction: float | None, indices: Path | None) -> None:

@@ -119,6 +119,8 @@ def _(chosen: options.RerunOptions) -> int:
             words += ["--classifier", str(chosen.folder / KEPT)]
         if "indices" in config:
             words += ["--indices", str(_saved_indices(chosen.folder, Path(scratch)))]
+        if "already_forgotten" in config:
+            words += ["--already-forgotten", str(_saved_indices(chosen.folder, Path(scratch), "already_forgotten"))]
         with quiet():
             run(parse(words))
         after = read_metrics(out)
@@ -221,8 +223,9 @@ def _save_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
 
 def _config(chosen: options.UnlearnOptions, kind: str, method: Any) -> dict[str, Any]:
     """The options that determine the results, in the format of ``--config``; without local paths."""
-    given = {name: getattr(chosen, name) for name in ("map", "classes", "fraction", "indices", "until", "keep")}
-    given |= {"map": list(chosen.map) or None, "indices": chosen.indices and str(chosen.indices)}
+    given = {name: getattr(chosen, name) for name in ("map", "classes", "fraction", "until", "keep")}
+    files = {name: getattr(chosen, name) for name in ("indices", "already_forgotten")}
+    given |= {"map": list(chosen.map) or None, **{name: path and str(path) for name, path in files.items()}}
     asked = {name: value for name, value in given.items() if value is not None}
     return {**_run_options(chosen, kind), **asked, **method.to_dict()}
 
@@ -234,9 +237,9 @@ def _run_options(chosen: options.ProblemRun, device: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _saved_indices(folder: Path, scratch: Path) -> Path:
-    """Write a run's forget indices to a new file; the original file may be gone."""
+def _saved_indices(folder: Path, scratch: Path, name: str = "forget_indices") -> Path:
+    """Write a run's indices to a new file; the original file may be gone."""
     saved = json.loads((folder / "split.json").read_text(encoding="utf-8"))
-    path = scratch / "indices.txt"
-    path.write_text("\n".join(map(str, saved["forget_indices"])), encoding="utf-8")
+    path = scratch / f"{name}.txt"
+    path.write_text("\n".join(map(str, saved[name])), encoding="utf-8")
     return path

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,11 +36,16 @@ class ForgetSplit:
     datasets or pairs of arrays (inputs, labels). Samples are (input, label); ``target`` reads the label of any other
     form. Samples of different sizes need a ``collate_fn``, as for a DataLoader.
 
+    Records that an earlier request deleted, but that are still in ``train``, are passed as ``already_forgotten``: as
+    training indices, as the earlier split, or as the file of one. They are in neither set, so that the next request
+    does not teach them again. A split carries those of the splits before it.
+
     Attributes:
         train: Training data of the original model.
         test: Held-out data for the final scores.
         forget_indices: Sorted indices of the forget set D_f in ``train``.
         retain_indices: Sorted indices of the retain set D_r, all the others.
+        already_forgotten: Sorted indices of the records that earlier requests deleted.
         kind: ``class``, ``random``, ``index`` or ``predicate``.
         classes: Forgotten classes of a ``class`` split.
         seed: Seed of a ``random`` split.
@@ -61,39 +66,45 @@ class ForgetSplit:
     validation_source: str = "none"
     data_id: str | None = None
     target: Target
+    already_forgotten: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
         if len(self.forget_indices) == 0:
             raise GradPivotError("the forget set is empty; it needs at least one sample")
         if len(self.retain_indices) == 0:
-            raise GradPivotError("the forget set is the whole training set; leave at least one sample to retain")
-        both = np.concatenate([self.forget_indices, self.retain_indices])
-        if not np.array_equal(np.sort(both), np.arange(len(self.train))):
+            rest = " but what is already forgotten" if len(self.already_forgotten) else ""
+            raise GradPivotError(f"the forget set is the whole training set{rest}; leave at least one sample to retain")
+        parts = (self.forget_indices, self.retain_indices, self.already_forgotten)
+        if not np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(self.train))):
             raise GradPivotError(
-                f"forget and retain indices must be disjoint and cover all {len(self.train)} training samples"
+                f"forget, retain and already forgotten indices must be disjoint and cover all {len(self.train)} "
+                f"training samples"
             )
         if len(self.test) == 0:
             raise GradPivotError("the test set is empty; pass data the model was not trained on")
-        for indices in (self.forget_indices, self.retain_indices):
+        for indices in parts:
             indices.setflags(write=False)
 
     def __repr__(self) -> str:
         sizes = f"{len(self.forget_indices):,} to forget, {len(self.retain_indices):,} to retain"
+        if len(self.already_forgotten):
+            sizes += f", {len(self.already_forgotten):,} already forgotten"
         classes = f" {', '.join(map(str, self.classes))}" if self.classes else ""
         return f"ForgetSplit({self.kind}{classes}: {sizes})"
 
     @classmethod
     def by_class(cls, train: Any, test: Any, classes: int | Iterable[int], **options: Any) -> ForgetSplit:
-        """Forget every training sample of the given class or classes.
+        """Forget every training sample of the given class or classes that is not yet forgotten.
 
         Args:
             train: Training data.
             test: Test data.
             classes: Label or labels to forget.
-            **options: ``validation``, ``data_id`` and ``target`` (see the attributes), and ``collate_fn``.
+            **options: ``validation``, ``data_id``, ``target`` and ``already_forgotten`` (see the class), and
+                ``collate_fn``.
         """
         wanted = _integers("class", classes)
-        train, options = _prepared(train, options)
+        train, options = _prepared(train, test, options)
         labels = _labels(train, options["target"])
         present = np.unique(labels)
         missing = sorted(set(wanted) - set(present.tolist()))
@@ -102,41 +113,48 @@ class ForgetSplit:
                 f"class {', '.join(map(str, missing)) or '(none given)'} is not in the training data; "
                 f"its classes are {', '.join(map(str, present.tolist()))}"
             )
-        indices = np.flatnonzero(np.isin(labels, wanted))
+        indices = _not_in(options["already_forgotten"], np.flatnonzero(np.isin(labels, wanted)))
+        if len(indices) == 0:
+            raise GradPivotError(
+                f"every training sample of class {', '.join(map(str, wanted))} is already forgotten; name another class"
+            )
         named = tuple(sorted({int(c) for c in wanted}))
         return cls._with(train, test, indices, kind="class", classes=named, **options)
 
     @classmethod
     def random(cls, train: Any, test: Any, fraction: float, seed: int = 0, **options: Any) -> ForgetSplit:
-        """Forget a random fraction of the training samples, drawn with ``seed``."""
+        """Forget a random fraction of the training samples that are not yet forgotten, drawn with ``seed``."""
         if not 0 < fraction < 1:
             raise GradPivotError(f"the fraction to forget is {fraction}; it must be between 0 and 1")
-        train, options = _prepared(train, options)
-        count = max(1, round(fraction * len(train)))
+        train, options = _prepared(train, test, options)
+        left = _not_in(options["already_forgotten"], np.arange(len(train)))
+        count = max(1, round(fraction * len(left)))
         generator = torch.Generator().manual_seed(derive(seed, "random split"))
-        indices = torch.randperm(len(train), generator=generator)[:count].numpy()
+        indices = left[torch.randperm(len(left), generator=generator)[:count].numpy()]
         return cls._with(train, test, indices, kind="random", seed=seed, **options)
 
     @classmethod
     def by_index(cls, train: Any, test: Any, indices: Iterable[int], **options: Any) -> ForgetSplit:
         """Forget exactly these training samples."""
-        train, options = _prepared(train, options)
-        wanted = np.asarray(_integers("index", indices), dtype=np.int64)
-        outside = wanted[(wanted < 0) | (wanted >= len(train))]
-        if len(outside):
-            raise GradPivotError(
-                f"index {outside[0]} is outside the training set; it must be between 0 and {len(train) - 1}"
-            )
+        train, options = _prepared(train, test, options)
+        wanted = _training_indices(indices, len(train))
         if len(np.unique(wanted)) != len(wanted):
             raise GradPivotError("the indices to forget contain duplicates; each may appear only once")
+        twice = np.intersect1d(wanted, options["already_forgotten"])
+        if len(twice):
+            raise GradPivotError(
+                f"{len(twice)} of the {len(wanted)} indices to forget, such as {twice[0]}, are already forgotten; "
+                f"leave them out of the request"
+            )
         return cls._with(train, test, wanted, kind="index", **options)
 
     @classmethod
     def by_predicate(cls, train: Any, test: Any, predicate: Callable[[Any], bool], **options: Any) -> ForgetSplit:
-        """Forget the training samples for which ``predicate(sample)`` is true."""
-        train, options = _prepared(train, options)
+        """Forget the training samples for which ``predicate(sample)`` is true and that are not yet forgotten."""
+        train, options = _prepared(train, test, options)
+        left = _not_in(options["already_forgotten"], np.arange(len(train))).tolist()
         with isolated():
-            chosen = [i for i in range(len(train)) if predicate(_sample(train, i))]
+            chosen = [i for i in left if predicate(_sample(train, i))]
         if not chosen:
             raise GradPivotError("the predicate is true for no training sample, so there is nothing to forget")
         return cls._with(train, test, np.asarray(chosen), kind="predicate", **options)
@@ -144,7 +162,8 @@ class ForgetSplit:
     @classmethod
     def _with(cls, train: Any, test: Any, forget: np.ndarray, **options: Any) -> ForgetSplit:
         forget = np.sort(np.asarray(forget, dtype=np.int64))
-        retain = np.setdiff1d(np.arange(len(train)), forget)
+        taken = np.concatenate([forget, options.get("already_forgotten", forget)])
+        retain = np.setdiff1d(np.arange(len(train)), taken)
         collate: Collate | None = options.pop("collate_fn", None)
         if options.get("validation") is not None:
             options["validation"] = _collated(_as_dataset(options["validation"]), collate)
@@ -164,13 +183,32 @@ class ForgetSplit:
 
     @cached_property
     def test_indices(self) -> np.ndarray:
-        """Test samples that count for TA: all of them, except those of forgotten classes in a ``class`` split."""
-        if self.kind != "class":
+        """Test samples that count for TA: all of them, except those of forgotten classes.
+
+        Forgotten are the classes of a ``class`` split and :attr:`deleted_classes`.
+        """
+        gone = (*self.classes, *self.deleted_classes) if self.kind == "class" else self.deleted_classes
+        if not gone:
             return np.arange(len(self.test))
-        kept = np.flatnonzero(~np.isin(self.test_labels, self.classes))
+        kept = np.flatnonzero(~np.isin(self.test_labels, gone))
         if len(kept) == 0:
             raise GradPivotError("the test set has no sample of a retained class; TA needs at least one")
         return kept
+
+    @cached_property
+    def deleted_classes(self) -> tuple[int, ...]:
+        """Classes that earlier requests deleted entirely, so that a retrained model does not know them."""
+        if len(self.already_forgotten) == 0:
+            return ()
+        labels = _labels(self.train, self.target)
+        gone = np.setdiff1d(labels[self.already_forgotten], np.delete(labels, self.already_forgotten))
+        return tuple(gone.tolist())
+
+    def known_indices(self, data: Any) -> np.ndarray:
+        """Indices of the samples in ``data`` (test or validation) whose class no earlier request deleted entirely."""
+        if not self.deleted_classes:
+            return np.arange(len(data))
+        return np.flatnonzero(~np.isin(_labels(data, self.target), self.deleted_classes))
 
     @cached_property
     def data_digest(self) -> str:
@@ -198,6 +236,8 @@ class ForgetSplit:
             "n_train": len(self.train),
             "n_test": len(self.test),
             **({} if self.validation is None else {"n_validation": len(self.validation)}),
+            # Left out if there are none, so that such splits keep their hash.
+            **({"already_forgotten": self.already_forgotten.tolist()} if len(self.already_forgotten) else {}),
         }
 
     def with_validation(self) -> ForgetSplit:
@@ -243,15 +283,17 @@ class ForgetSplit:
                 raise ValueError(f"schema {saved['schema']!r}")
             indices = np.asarray(saved["forget_indices"], dtype=np.int64)
             facts = {"kind": saved["kind"], "classes": tuple(saved["classes"]), "seed": saved["seed"]}
+            facts["already_forgotten"] = np.asarray(saved.get("already_forgotten", ()), dtype=np.int64)
             expected, source = saved["hash"], saved["validation"]
         except FileNotFoundError:
             raise GradPivotError(f"there is no split file {path}") from None
         except (ValueError, KeyError, TypeError) as error:
             raise GradPivotError(f"{path} is damaged or not a split file ({error}); save the split again") from None
-        train, options = _prepared(train, options)
+        train, options = _prepared(train, test, options)
+        options |= facts
         if saved["data"].startswith("id:"):
             options.setdefault("data_id", saved["data"].removeprefix("id:"))
-        split = cls._with(train, test, indices, **facts, **options)
+        split = cls._with(train, test, indices, **options)
         if source == "half of test":
             split = split.with_validation()
         if split.hash != expected:
@@ -270,16 +312,58 @@ class ForgetSplit:
             "seed": self.seed,
             "n_forget": len(self.forget_indices),
             "n_retain": len(self.retain_indices),
+            **({"n_already_forgotten": len(self.already_forgotten)} if len(self.already_forgotten) else {}),
             "n_test": len(self.test_indices),
             "validation": self.validation_source,
         }
 
 
-def _prepared(train: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _prepared(train: Any, test: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     options = dict(options)
     if options.get("target") is None:
         options["target"] = _default_target
-    return _as_dataset(train), options
+    train = _as_dataset(train)
+    options["already_forgotten"] = _already_forgotten(options.pop("already_forgotten", None), train, test, options)
+    return train, options
+
+
+def _already_forgotten(given: Any, train: Any, test: Any, options: Mapping[str, Any]) -> np.ndarray:
+    """Sorted indices of the records that earlier requests deleted: given as indices, a split or a saved split."""
+    if given is None:
+        return np.empty(0, dtype=np.int64)
+    if isinstance(given, str | Path):
+        given = ForgetSplit.load(given, train, test, **options)
+    if not isinstance(given, ForgetSplit):
+        return np.unique(_training_indices(given, len(train)))
+    if not _is_same_data(given, train, options.get("data_id")):
+        raise GradPivotError(
+            "already_forgotten is a split of other training data, whose indices mean other records; pass the indices "
+            "in these data, or only what is still in them"
+        )
+    return np.union1d(given.forget_indices, given.already_forgotten)
+
+
+def _is_same_data(earlier: ForgetSplit, train: Any, data_id: str | None) -> bool:
+    if len(earlier.train) != len(train):
+        return False
+    ids = earlier.data_id, data_id
+    if ids != (None, None):
+        # Data with an identifier are not read.
+        return None in ids or len(set(ids)) == 1
+    return earlier.train is train or dataset_digest(earlier.train) == dataset_digest(train)
+
+
+def _training_indices(given: Any, count: int) -> np.ndarray:
+    """Indices into ``count`` training samples, in the given order."""
+    indices = np.asarray(_integers("index", given), dtype=np.int64)
+    outside = indices[(indices < 0) | (indices >= count)]
+    if len(outside):
+        raise GradPivotError(f"index {outside[0]} is outside the training set; it must be between 0 and {count - 1}")
+    return indices
+
+
+def _not_in(excluded: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    return indices[~np.isin(indices, excluded)]
 
 
 def _default_target(sample: Any) -> Any:

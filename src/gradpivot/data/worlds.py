@@ -22,7 +22,8 @@ def world_split(split: ForgetSplit, world: int, seed: int = 0) -> tuple[ForgetSp
 
     The world's training data are the retain set, followed by each target with probability 1/2; its forget set are the
     targets inside. Retained records come first, so their indices are the same in every world and a model retrained
-    without the targets does not depend on who was inside. At least one target is inside and one outside.
+    without the targets does not depend on who was inside. At least one target is inside and one outside. Records that
+    are already forgotten, and held-out samples of classes that are, belong to no world.
 
     Args:
         split: The audited split. Test and validation data are kept, and so is the kind ``class``; every other kind
@@ -38,6 +39,9 @@ def world_split(split: ForgetSplit, world: int, seed: int = 0) -> tuple[ForgetSp
     reduced = replace(
         split,
         train=_selected(split.train, kept),
+        test=_known(split, split.test),
+        validation=_known(split, split.validation),
+        already_forgotten=np.empty(0, dtype=np.int64),
         retain_indices=np.arange(len(split.retain_indices)),
         forget_indices=np.arange(len(split.retain_indices), len(kept)),
         kind="class" if split.kind == "class" else "index",
@@ -57,6 +61,11 @@ def _draw(count: int, seed: int) -> np.ndarray:
         inside[0] = not inside[0]
     inside.setflags(write=False)
     return inside
+
+
+def _known(split: ForgetSplit, data: Any) -> Any:
+    """Held-out data without the classes that earlier requests deleted."""
+    return _selected(data, split.known_indices(data)) if data is not None and split.deleted_classes else data
 
 
 def _selected(dataset: Any, indices: np.ndarray) -> Any:

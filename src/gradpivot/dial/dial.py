@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gradpivot.dial.forget_loss import ForgetLoss
 from gradpivot.dial.goal import find_goal, resolve_objective
+from gradpivot.dial.held import Held
 from gradpivot.dial.line_search import LineSearch
 from gradpivot.dial.ramp import Ramp, target_degree
 from gradpivot.dial.settings import DialSettings
@@ -23,7 +24,7 @@ from gradpivot.geometry import limited
 from gradpivot.loop import DescentRecipe, finite, has_batchnorm, paired_plan
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from gradpivot.data import ForgetSplit
     from gradpivot.geometry import Gram, Weights
@@ -101,6 +102,7 @@ class Dial:
                 "nothing to forget: the model is already as uncertain about the forget set as about held-out data"
             )
             return
+        self._held = Held.of(model, task, split, loop, self._settings)
         if recalibrate:
             # The run starts with the statistics it will end with.
             recalibrate()
@@ -108,8 +110,8 @@ class Dial:
         self._target = start + (self._goal.full - start) * fraction
         self._budget = fraction if method.budget is None else method.budget
         self._ramp = self._new_ramp(split)
-        steps = paired_plan(split, method, loop.seed).total
-        self._region = TrustRegion.for_run(steps, task.loss_unit, self._goal.share(start), self._settings)
+        self._steps = paired_plan(split, method, loop.seed).total
+        self._region = TrustRegion.for_run(self._steps, task.loss_unit, self._goal.share(start), self._settings)
         self._max_norm = self._settings.max_move * self._search.weight_norm / method.lr
         loop.attach(self)
 
@@ -142,7 +144,7 @@ class Dial:
         """Take one step at the intensity the ramp sets, and revert it if it does harm."""
         loop, ramp, region = self._loop, self._ramp, self._region
         forget = ForgetLoss(self._goal, self._model, batch.forget, self._method.batchnorm)
-        retain = partial(self._task.retain_loss, self._model, batch.retain)
+        retain = partial(self._retain_loss, batch)
         gradients = loop.gradients(forget=forget, retain=retain)
         degree = loop.mean_over_forget(forget.degree)
         before = gradients.forget_loss or 0.0, gradients.retain_loss or 0.0
@@ -170,6 +172,13 @@ class Dial:
             landed=None,
             reached=None,
         )
+
+    def _retain_loss(self, batch: PairedBatch) -> Tensor:
+        """L_r, plus how far the predictions on already forgotten records have moved."""
+        loss = self._task.retain_loss(self._model, batch.retain)
+        if self._held is None:
+            return loss
+        return loss + self._held.loss(round(batch.progress * (self._steps - 1)))
 
     def _move(self, gradients: Gradients, intensity: float, rate: float) -> tuple[FirstOrderChange, bool]:
         """Step along the method's direction; returns the first-order changes and whether the step was clipped."""

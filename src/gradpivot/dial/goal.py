@@ -180,9 +180,10 @@ class Unseen:
                 "the goal 'unseen' needs held-out data, but the split has no validation data; add some, or use half of "
                 "the test data with split.with_validation()"
             )
-        if len(data) == 0:
-            raise GradPivotError("the validation data are empty; add held-out samples")
-        measured = shuffled(np.arange(len(data)), loop.seed, "unseen")[: settings.validation_samples]
+        known = split.known_indices(data)
+        if len(known) == 0:
+            raise GradPivotError("the validation data are empty, or of deleted classes only; add held-out samples")
+        measured = shuffled(known, loop.seed, "unseen")[: settings.validation_samples]
 
         @torch.no_grad()
         def mean_uncertainty() -> float:

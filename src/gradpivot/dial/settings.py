@@ -45,6 +45,7 @@ class DialSettings:
         search_samples: Maximum number of samples of each set for the line search.
         search_tolerance: Tolerance of the line search, as a fraction of the gap between start and full degree.
         search_batch: Batch size of the line search.
+        held_batch: Batch size for holding records that earlier requests deleted.
         extrapolation: Points beyond the end of the run that the line search tries if the run fell short.
         extrapolation_evaluations: Maximum number of evaluations between two of these points.
         aim_below: Fraction of the root of the retain budget that the line search aims at, to end up below it.
@@ -82,6 +83,7 @@ class DialSettings:
     search_samples: int = 2000
     search_tolerance: float = 0.01
     search_batch: int = 256
+    held_batch: int = 64
     extrapolation: tuple[float, ...] = (1.1, 1.2, 1.35, 1.5)
     extrapolation_evaluations: int = 4
     aim_below: float = 0.95

@@ -80,7 +80,7 @@ class IU(Method):
             forget=partial(_cross_entropy, task, model, -1),
             retain=partial(_cross_entropy, task, model, 1),
         )
-        share = len(split.forget_indices) / len(split.train)
+        share = len(split.forget_indices) / (len(split.forget_indices) + len(split.retain_indices))
         update = self.alpha * self._solve(self._samples(model, task, split, loop), _influence(gradients, share))
         trainable = [p for p in model.parameters() if p.requires_grad]
         loop.move(unflatten_like(trainable, update), gradients, Weights(self.alpha * share, self.alpha * share))

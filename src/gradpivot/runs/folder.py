@@ -67,6 +67,7 @@ def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, resul
         "asked_ua": result.asked_ua,
         "seconds": result.seconds,
         "diverged": result.diverged,
+        **({} if result.already_forgotten is None else {"already_forgotten": result.already_forgotten.to_dict()}),
         "provenance": result.provenance,
     }
     write_text(folder / "metrics.json", _json(metrics))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ def train_original(
     key: str = "",
     replicas: Replicas | None = None,
 ) -> nn.Module:
-    """The problem's pretrained model, or one trained on all of ``split.train`` with the problem's recipe.
+    """The problem's pretrained model, or one trained on the forget and retain sets with the problem's recipe.
 
     Args:
         problem: Model, task and recipe.
@@ -85,6 +86,9 @@ def original_model(
     if problem.original is not None:
         return problem.original().eval()
     facts: dict[str, Any] = {"split_data": split.data_digest, "recipe": problem.training.label, "seed": seed}
+    if len(split.already_forgotten):
+        without = split.already_forgotten.astype("<i8").tobytes()
+        facts["trained_without"] = hashlib.sha256(without).hexdigest()[:16]
     if path.exists():
         model = problem.model()
         load_weights(model, path, expected=facts)

@@ -12,6 +12,7 @@ from gradpivot.evaluate import Pictures, Scored, Scores
 from gradpivot.methods import Method
 from gradpivot.models import weights_digest
 from gradpivot.results import Point
+from gradpivot.runs.earlier import AlreadyForgotten
 
 __all__ = ["Result"]
 
@@ -39,6 +40,8 @@ class Result:
         note: Message from the method about the run, or None.
         pictures: Samples of a generator whose samples were judged, else None.
         provenance: Split, seed, settings, versions, machine class, date.
+        already_forgotten: What happened to the records that earlier requests deleted; None if there are none, the run
+            diverged, or the model predicts no labels.
     """
 
     model: nn.Module
@@ -51,6 +54,7 @@ class Result:
     provenance: dict[str, Any]
     note: str | None = None
     pictures: Pictures | None = None
+    already_forgotten: AlreadyForgotten | None = None
 
     def __repr__(self) -> str:
         shares = [f"{name.upper()} {100 * getattr(self.scores, name):.2f} %" for name in self.scores.metrics]
@@ -119,6 +123,20 @@ class Result:
         return (
             f"{reason}. A longer run may help; or {budget}set a target (until), or choose a point of a quick trace "
             f"(docs/quickstart.md)"
+        )
+
+    @property
+    def relearned(self) -> str | None:
+        """One line with advice if the run taught the model records that earlier requests deleted, else None."""
+        found = self.already_forgotten
+        if found is None or not found.relearned:
+            return None
+        if not getattr(self.method, "is_dialled", False):
+            advice = "a method under the dial (CUP, or a method with gamma) holds them"
+        else:
+            advice = "use more epochs, or unlearn all requests together from the original model"
+        return (
+            f"the run re-learned records: {found}, towards {100 * found.retained:.2f} % of retained records; {advice}"
         )
 
     def point(self) -> Point:

@@ -20,6 +20,7 @@ from gradpivot.loop import Loop, Outcome, Progress, recalibrate_over, same_stati
 from gradpivot.methods import Method
 from gradpivot.models import class_name, structure, weights_digest
 from gradpivot.runs.checks import check_run
+from gradpivot.runs.earlier import AlreadyForgotten, measure_already_forgotten
 from gradpivot.runs.keys import record_key
 from gradpivot.runs.result import Result
 from gradpivot.runtime import Replicas, environment, foreign_source
@@ -272,7 +273,12 @@ class Prepared:
             provenance=running.provenance(self.split, self.method, self.model),
             note=outcome.note,
             pictures=examination.pictures,
+            already_forgotten=None if outcome.diverged else self.already_forgotten(outcome.model),
         )
+
+    def already_forgotten(self, model: nn.Module) -> AlreadyForgotten | None:
+        """Compare a new model with the original on the records that earlier requests deleted."""
+        return measure_already_forgotten(self.model, model, self.split, self.running)
 
     def _run_loop(self, loop: Loop) -> Outcome:
         return loop.run(self.method, self.model, self.running.task, self.split, key=self.key)

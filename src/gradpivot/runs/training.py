@@ -98,14 +98,14 @@ class FitToAll:
         self._recipe, self._watch = recipe, watch
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Train ``model`` from a new initialisation, on the forget set too."""
+        """Train ``model`` from a new initialisation, on the forget set too, but not on what is already forgotten."""
         loop.initialise(model)
         watch = self._watch
         self._recipe.fit(
             model,
             task,
             split.train,
-            np.arange(len(split.train)),
+            np.sort(np.concatenate([split.forget_indices, split.retain_indices])),
             loop,
             None if watch is None else lambda ends: watch(model, loop, ends),
         )

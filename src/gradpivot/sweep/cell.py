@@ -82,7 +82,8 @@ class Cell:
         setting: Problem, versions, threads.
         target: Forget set: ``{"kind": "class", "classes": [3]}``, ``{"kind": "random", "fraction": 0.1}`` or
             ``{"kind": "index", "indices": [0, 7]}``. With the keys ``world`` and ``worlds_seed`` it is that world of an
-            audit (:func:`gradpivot.data.world_split`); a random subset then has its own ``seed``.
+            audit (:func:`gradpivot.data.world_split`); a random subset then has its own ``seed``. With
+            ``already_forgotten`` these training samples belong to no set.
         seed: Seed of the original, the random subset, the reference and the run.
         role: The original, the retrained reference, or a run of a method.
         protocol: Empty for the original and the reference.

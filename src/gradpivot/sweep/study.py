@@ -163,6 +163,7 @@ class Runs:
             diverged=known["diverged"],
             provenance=prepared.running.provenance(prepared.split, prepared.method, prepared.model),
             note=known.get("note"),
+            already_forgotten=None if known["diverged"] else prepared.already_forgotten(model),
         )
 
     def _run(self, prepared: Prepared, keep_model: bool) -> Result:

@@ -317,13 +317,14 @@ def _world(problem: str, target: _Target) -> ForgetSplit:
 @lru_cache(maxsize=_CACHE_SIZE)
 def _whole_split(problem: str, target: _Target, seed: int) -> ForgetSplit:
     train, test = _data(problem)
-    wanted, label = dict(target), _problem(problem).target
+    wanted = dict(target)
+    options = {"target": _problem(problem).target, "already_forgotten": wanted.get("already_forgotten")}
     if wanted["kind"] == "class":
-        return ForgetSplit.by_class(train, test, wanted["classes"], target=label)
+        return ForgetSplit.by_class(train, test, wanted["classes"], **options)
     if wanted["kind"] == "index":
-        split = ForgetSplit.by_index(train, test, wanted["indices"], target=label)
+        split = ForgetSplit.by_index(train, test, wanted["indices"], **options)
     else:
-        split = ForgetSplit.random(train, test, wanted["fraction"], seed=wanted.get("seed", seed), target=label)
+        split = ForgetSplit.random(train, test, wanted["fraction"], seed=wanted.get("seed", seed), **options)
     # Some methods steer by held-out data, and all must be scored on the same test data.
     return split.with_validation()
 

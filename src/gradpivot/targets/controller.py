@@ -136,6 +136,7 @@ def unlearn_until(prepared: Prepared, targets: Targets) -> Targeted:
         cost=found.cost,
         on_test=on_test,
         pictures=pictures,
+        already_forgotten=prepared.already_forgotten(found.model),
     )
 
 

@@ -118,7 +118,8 @@ def continuation(prepared: Prepared, *, points: int = POINTS, progress: Progress
         line.add(share)
     report(points, points)
     cost = Cost(runs=1, scored=line.count, scoring=_scoring_cost(prepared, method))
-    return Continuation(line.results(), line.shares, original, cost)
+    results = tuple(replace(one, already_forgotten=prepared.already_forgotten(one.model)) for one in line.results())
+    return Continuation(results, line.shares, original, cost)
 
 
 def widest_gap(seen: Sequence[tuple[float, float, float]]) -> float | None:

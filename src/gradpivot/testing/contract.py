@@ -135,6 +135,21 @@ class MethodContract:
         if self.method.uses_all_retain:
             assert recorded.read >= set(split.retain_indices.tolist())
 
+    def test_labels_of_already_forgotten_records_change_nothing(self) -> None:
+        """What an earlier request deleted cannot be learned again: its labels do not affect the new model."""
+        inputs, labels = blobs().tensors
+        earlier = np.arange(0, len(labels), 5)
+        short = replace(self.method, epochs=1) if isinstance(self.method, Descent) else self.method
+        models = []
+        for shift in (0, 1):
+            given = labels.clone()
+            given[earlier] = (given[earlier] + shift) % 3
+            split = ForgetSplit.by_class(
+                TensorDataset(inputs, given), blobs(seed=1), 0, data_id="relabelled", already_forgotten=earlier
+            )
+            models.append(Loop(factory=TinyNet).run(short, trained(), Classification(), split).model)
+        assert _equal(*models)
+
     def test_original_and_caller_are_left_alone(self) -> None:
         """Doesn't change the original's weights, buffers, modes and gradients, or the caller's random state."""
         model = trained()

@@ -115,6 +115,8 @@ class ProblemOptions(ProblemRun):
     """A random fraction of the training data, for example 0.1."""
     indices: Path | None = field(default=None, metadata=FORGET)
     """The training samples whose indices are in this file, one per line."""
+    already_forgotten: Path | None = field(default=None, metadata=named("FILE", FORGET))
+    """Earlier requests: a split.json, or indices."""
     weights: Path | None = field(default=None, metadata=MODEL)
     """Start from these weights (.pt, .pth, .bin, .ckpt, .safetensors). Without it the original is trained first."""
     map: tuple[str, ...] = field(default=(), metadata=named("OLD=NEW …", INPUTS))

@@ -149,10 +149,10 @@ def evaluate(
 def matching_test_indices(split: ForgetSplit) -> np.ndarray:
     """Indices of the test samples that correspond to the forget set.
 
-    The forgotten classes' samples (possibly none) for class-wise forgetting, else the whole test set.
+    The forgotten classes' samples (possibly none) for class-wise forgetting, else all test samples in scope.
     """
     if split.kind != "class":
-        return np.arange(len(split.test))
+        return split.test_indices
     return np.flatnonzero(np.isin(split.test_labels, split.classes))
 
 

@@ -94,7 +94,7 @@ class GeneratorScorer(Scorer):
         Raises:
             GradPivotError: If the classifier's test accuracy is too low.
         """
-        key = (id(split.train), split.forget_indices.tobytes())
+        key = (id(split.train), split.forget_indices.tobytes() + split.retain_indices.tobytes())
         if key not in self._judges:
             # Keep the split alive, so that no other data can get the same id.
             self._judges[key] = split, self._judge(split)
