@@ -4,16 +4,18 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 import yaml
 
-from gradpivot import __version__
+from gradpivot import NotReachedWarning, __version__
 from gradpivot.cli import main
 from gradpivot.cli.parser import parse
 from gradpivot.dial.ramp import target_degree
@@ -241,17 +243,46 @@ def test_a_trace_of_records_without_a_reference_shows_every_run(original, tmp_pa
 
 
 def test_random_and_indexed_forgetting(unlearn, tmp_path, capsys):
-    assert unlearn("cup", "--fraction", "0.1", "--epochs", "1") == 0
+    assert unlearn("cup", "--fraction", "0.1", "--epochs", "1") == 4
     (tmp_path / "who.txt").write_text("3\n14\n15\n")
     capsys.readouterr()
-    assert unlearn("cup", "--indices", str(tmp_path / "who.txt"), "--epochs", "1", out="second") == 0
+    assert unlearn("cup", "--indices", str(tmp_path / "who.txt"), "--epochs", "1", out="second") == 4
     told = capsys.readouterr()
     assert "reached 0.01 %: 1 steps are few; use more epochs" in told.err
     # Both on the half of the test data that did not steer.
     assert told.out.count("TA 98.89 %") == 2
     (tmp_path / "who.txt").unlink()
     capsys.readouterr()
-    assert main(["rerun", str(tmp_path / "second")]) == 0
+    assert main(["rerun", str(tmp_path / "second")]) == 4
+    told = capsys.readouterr()
+    assert "to the last digit" in told.out
+    assert told.err.count("1 steps are few; use more epochs") == 1
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_degree_that_was_not_reached_has_a_status_of_its_own_and_is_saved(unlearn, tmp_path, capsys, as_json):
+    """One line on standard error, no Python warning; also in the folder, so also as JSON."""
+    words = ["cup", *QUICK, "--gamma", "1", "--lr", "1e-6", *(["--json"] if as_json else [])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NotReachedWarning)
+        assert unlearn(*words) == 4
+    told = capsys.readouterr()
+    line = told.err.splitlines()[-1]
+    assert re.match(r"gradpivot: .*asked for UA 100.0 %, reached .* %: 19 steps are few; use more epochs", line)
+    assert told.err.count("asked for UA") == 1
+    saved = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert line == f"gradpivot: {saved['missed']}"
+    assert not as_json or json.loads(told.out)["missed"] == saved["missed"]
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    # Repeated, it is refused as any finished run is; the reason is not lost.
+    assert unlearn(*words) == 1
+    assert f"a finished run ({saved['missed']}); choose another folder" in error_of(capsys)
+
+
+def test_a_degree_that_was_reached_is_no_miss(unlearn, tmp_path, capsys):
+    assert unlearn("cup", *QUICK, "--gamma", "0") == 0
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["missed"] is None
+    assert "asked for" not in capsys.readouterr().err
 
 
 def test_divergence_is_told_and_has_a_status_of_its_own(unlearn, tmp_path, capsys):

@@ -16,7 +16,7 @@ from gradpivot.cli.console import (
     say,
     say_json,
     say_result,
-    say_target,
+    say_shortfall,
     say_trained,
     scores_line,
     wants_progress,
@@ -120,7 +120,7 @@ def _(chosen: options.RerunOptions) -> int:
         if "indices" in config:
             words += ["--indices", str(_saved_indices(chosen.folder, Path(scratch)))]
         with quiet():
-            run(parse(words))
+            status = run(parse(words))
         after = read_metrics(out)
     then, now = before["scores"], after["scores"]
     different = [name for name in then if then[name] != now.get(name)]
@@ -138,7 +138,7 @@ def _(chosen: options.RerunOptions) -> int:
     except (KeyError, TypeError, ValueError):  # a third-party scorer
         line = json.dumps(now)
     say(f"The same scores to the last digit: {line}")
-    return 0
+    return status
 
 
 def _unlearn(chosen: options.UnlearnOptions, targets: Targets | None, kind: str, replicas: Replicas) -> int:
@@ -176,8 +176,7 @@ def _unlearn(chosen: options.UnlearnOptions, targets: Targets | None, kind: str,
         )
         original = _original_scores(prepared)
         result = prepared.run() if targets is None else unlearn_until(prepared, targets)
-    unmet = isinstance(result, Targeted) and not result.met
-    status = DIVERGED if result.diverged else UNMET if unmet else 0
+    status = DIVERGED if result.diverged else UNMET if result.missed else 0
     if not replicas.is_first:
         return status
     _save_original(model, chosen)
@@ -189,8 +188,9 @@ def _unlearn(chosen: options.UnlearnOptions, targets: Targets | None, kind: str,
         say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
     else:
         say_result(result, original, chosen.out)
-    if isinstance(result, Targeted):
-        say_target(result, beside_json=chosen.json)
+        if isinstance(result, Targeted) and result.met:
+            say(result.verdict)
+    say_shortfall(result)
     return status
 
 
