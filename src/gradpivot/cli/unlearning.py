@@ -109,6 +109,8 @@ def _(chosen: options.RerunOptions) -> int:
     config, before = read_config(chosen.folder), read_metrics(chosen.folder)
     # The original was saved with the model's own keys; nothing to rename.
     config.pop("map", None)
+    # The split holds indices, whatever named them.
+    config.pop("ids", None)
     with tempfile.TemporaryDirectory() as scratch:
         out = chosen.out or Path(scratch) / "run"
         file = Path(scratch) / "config.yaml"
@@ -221,8 +223,9 @@ def _save_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
 
 def _config(chosen: options.UnlearnOptions, kind: str, method: Any) -> dict[str, Any]:
     """The options that determine the results, in the format of ``--config``; without local paths."""
-    given = {name: getattr(chosen, name) for name in ("map", "classes", "fraction", "indices", "until", "keep")}
-    given |= {"map": list(chosen.map) or None, "indices": chosen.indices and str(chosen.indices)}
+    given = {name: getattr(chosen, name) for name in ("map", "classes", "fraction", "until", "keep")}
+    given |= {"map": list(chosen.map) or None}
+    given |= {name: path and str(path) for name, path in {"indices": chosen.indices, "ids": chosen.ids}.items()}
     asked = {name: value for name, value in given.items() if value is not None}
     return {**_run_options(chosen, kind), **asked, **method.to_dict()}
 
