@@ -85,7 +85,7 @@ def unlearn(
         with the binding condition.
 
     Warns:
-        NotReachedWarning: If the run ended short of its degree or conditions, with :attr:`Result.missed` as its text.
+        NotReachedWarning: If the run ended short of its degree or conditions, with :attr:`gradpivot.Result.missed` as text.
 
     Example:
         >>> result = unlearn(model, ForgetSplit.by_class(train, test, 3), CUP(gamma=0.5))
