@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gradpivot.api import Trace as Trace, score as score, trace as trace, train as train, unlearn as unlearn
     from gradpivot.auditing import Audit as Audit, audit as audit
     from gradpivot.data import ForgetSplit as ForgetSplit
-    from gradpivot.errors import GradPivotError as GradPivotError
+    from gradpivot.errors import GradPivotError as GradPivotError, NotReachedWarning as NotReachedWarning
     from gradpivot.evaluate import Scores as Scores
     from gradpivot.geometry import Pivot as Pivot, PivotStep as PivotStep
     from gradpivot.methods import (
@@ -56,7 +56,7 @@ __getattr__, _, __all__ = lazy_loader.attach(
         "api": ["Trace", "score", "trace", "train", "unlearn"],
         "auditing": ["Audit", "audit"],
         "data": ["ForgetSplit"],
-        "errors": ["GradPivotError"],
+        "errors": ["GradPivotError", "NotReachedWarning"],
         "evaluate": ["Scores"],
         "geometry": ["Pivot", "PivotStep"],
         "methods": [

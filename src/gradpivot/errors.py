@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["GradPivotError", "NonFiniteError", "did_you_mean", "install_command"]
+__all__ = ["GradPivotError", "NonFiniteError", "NotReachedWarning", "did_you_mean", "install_command"]
 
 
 class GradPivotError(ValueError):
@@ -18,6 +18,10 @@ class GradPivotError(ValueError):
 
 class NonFiniteError(GradPivotError, FloatingPointError):
     """A loss, gradient or weight became NaN or infinite."""
+
+
+class NotReachedWarning(UserWarning):
+    """A run ended short of its degree or conditions; the text is that of :attr:`gradpivot.Result.missed`."""
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = ".") -> str:

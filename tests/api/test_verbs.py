@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import copy
+import linecache
 import random
+import re
+import warnings
 
 import numpy as np
 import pytest
@@ -10,8 +13,9 @@ from torch import nn
 from torch.utils.data import Dataset
 
 import gradpivot
-from gradpivot import CUP, GA, WS, Classification, ForgetSplit, Retrain, score, trace, unlearn
+from gradpivot import CUP, GA, WS, Classification, ForgetSplit, NotReachedWarning, Retrain, score, trace, unlearn
 from gradpivot.errors import GradPivotError
+from gradpivot.runtime import Replicas
 from gradpivot.testing.problems import TinyNet, blobs, trained
 
 
@@ -35,6 +39,41 @@ def test_unlearn_without_a_method_is_cup():
     assert result.provenance["environment"]["threads"] == torch.get_num_threads()
     assert len(result.history["step"]) == len(result.history["cosine"]) == 25
     assert result.seconds > 0
+
+
+def missed_by(verb, *arguments, **options) -> list[warnings.WarningMessage]:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        verb(trained(), split(), *arguments, **options)
+    return [warning for warning in told if issubclass(warning.category, NotReachedWarning)]
+
+
+def test_a_degree_that_was_not_reached_is_one_warning_at_the_callers_line():
+    (told,) = missed_by(unlearn, CUP(gamma=1, lr=1e-6, epochs=1))
+    assert issubclass(NotReachedWarning, UserWarning)
+    assert re.fullmatch(
+        r".*asked for UA 100.0 %, reached \d+.\d %: 5 steps are few; use more epochs", str(told.message)
+    )
+    assert told.filename == __file__
+    assert "verb(trained(), split()" in linecache.getline(told.filename, told.lineno)
+
+
+def test_conditions_that_were_not_met_warn_alike():
+    (told,) = missed_by(unlearn, CUP(lr=1e-6, epochs=1), until="UA>=99", keep="MIA<=0")
+    assert "UA>=99 with MIA<=0 was not met" in str(told.message)
+    assert told.filename == __file__
+
+
+def test_nothing_warns_if_all_was_reached_nor_within_a_trace():
+    assert not missed_by(unlearn, CUP(gamma=0, epochs=1))
+    assert not missed_by(unlearn, GA(epochs=1))
+    assert not missed_by(unlearn, CUP(epochs=1), until="UA<=99")
+    assert not missed_by(trace, CUP(lr=1e-6, epochs=1), gammas=(1,))
+
+
+def test_only_the_first_of_several_processes_warns(monkeypatch):
+    monkeypatch.setattr(Replicas, "is_first", False)
+    assert not missed_by(unlearn, CUP(gamma=1, lr=1e-6, epochs=1))
 
 
 def test_the_callers_random_states_stay():

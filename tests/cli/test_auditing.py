@@ -13,7 +13,8 @@ RUN = ["--problem", "toy", "--classes", "2", "--epochs", "1"]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audited") / "run"
-    assert main(["unlearn", "cup", "--gamma", "1", *RUN, "--out", str(folder)]) == 0
+    # A run this short may not reach its degree.
+    assert main(["unlearn", "cup", "--gamma", "1", *RUN, "--out", str(folder)]) in (0, 4)
     return folder
 
 

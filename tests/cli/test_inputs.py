@@ -60,7 +60,8 @@ def mine(tmp_path, monkeypatch):
     (tmp_path / "my_bytes.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    yield ["--problem", "my_bytes:problem", "--classes", "1", "--epochs", "1"]
+    # γ = 0 is reached by any run.
+    yield ["--problem", "my_bytes:problem", "--classes", "1", "--epochs", "1", "--gamma", "0"]
     sys.modules.pop("my_bytes", None)
 
 

@@ -4,16 +4,18 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 import yaml
 
-from gradpivot import __version__
+from gradpivot import NotReachedWarning, __version__
 from gradpivot.cli import main
 from gradpivot.cli.parser import parse
 from gradpivot.dial.ramp import target_degree
@@ -241,17 +243,100 @@ def test_a_trace_of_records_without_a_reference_shows_every_run(original, tmp_pa
 
 
 def test_random_and_indexed_forgetting(unlearn, tmp_path, capsys):
-    assert unlearn("cup", "--fraction", "0.1", "--epochs", "1") == 0
+    assert unlearn("cup", "--fraction", "0.1", "--epochs", "1") == 4
     (tmp_path / "who.txt").write_text("3\n14\n15\n")
     capsys.readouterr()
-    assert unlearn("cup", "--indices", str(tmp_path / "who.txt"), "--epochs", "1", out="second") == 0
+    assert unlearn("cup", "--indices", str(tmp_path / "who.txt"), "--epochs", "1", out="second") == 4
     told = capsys.readouterr()
     assert "reached 0.01 %: 1 steps are few; use more epochs" in told.err
     # Both on the half of the test data that did not steer.
     assert told.out.count("TA 98.89 %") == 2
     (tmp_path / "who.txt").unlink()
     capsys.readouterr()
-    assert main(["rerun", str(tmp_path / "second")]) == 0
+    assert main(["rerun", str(tmp_path / "second")]) == 4
+    told = capsys.readouterr()
+    assert "to the last digit" in told.out
+    assert told.err.count("1 steps are few; use more epochs") == 1
+
+
+def test_customers_are_forgotten_by_their_ids(unlearn, tmp_path, capsys):
+    """A list of requests, and whose the training samples are: as a CSV file and as plain text."""
+    owners = [f"C-{index // 3}" for index in range(1437)]
+    rows = [f'"{owner}";"x, y"' for owner in owners]
+    (tmp_path / "train.csv").write_bytes("\r\n".join(["\ufeffcustomer;note", *rows]).encode())
+    (tmp_path / "owners.txt").write_text("\n".join(owners))
+    (tmp_path / "requests.csv").write_text("asked,customer\nMay,C-2\nMay,C-400\nJune,C-2\n")
+    (tmp_path / "who.txt").write_text("# of May\nC-2\n\nC-400  # twice\nC-2\n")
+    named = (("requests.csv:customer", "train.csv:customer"), ("who.txt", "owners.txt"))
+    for number, (requests, ids) in enumerate(named):
+        words = ["--indices", str(tmp_path / requests), "--ids", str(tmp_path / ids), "--gamma", "0"]
+        assert unlearn("cup", *words, "--epochs", "1", "--json", out=f"run{number}") == 0
+        told = capsys.readouterr()
+        repeated = f"repeated entries of {tmp_path / requests}: 1 of 3"
+        assert f"gradpivot: 2 ids stand for 6 of 1,437 training samples; {repeated}\n" in told.err
+        assert json.loads(told.out)["provenance"]["split"]["n_forget"] == 6
+        split = (tmp_path / f"run{number}" / "split.json").read_text()
+        assert json.loads(split)["forget_indices"] == [6, 7, 8, 1200, 1201, 1202]
+        assert "C-" not in split
+    config = yaml.safe_load((tmp_path / "run1" / "config.yaml").read_text())
+    assert (config["indices"], config["ids"]) == (str(tmp_path / "who.txt"), str(tmp_path / "owners.txt"))
+    (tmp_path / "who.txt").unlink()
+    (tmp_path / "owners.txt").unlink()
+    assert main(["rerun", str(tmp_path / "run1")]) == 0
+
+
+def test_an_index_twice_is_one_sample(unlearn, tmp_path, capsys):
+    (tmp_path / "who.txt").write_text("3 14\n# again\n14\n")
+    assert unlearn("cup", "--indices", str(tmp_path / "who.txt"), "--gamma", "0", "--epochs", "1") == 0
+    assert f"repeated entries of {tmp_path / 'who.txt'}: 1 of 3" in capsys.readouterr().err
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["scores"]["n_forget"] == 2
+
+
+@pytest.mark.parametrize(
+    ("requests", "ids", "message"),
+    [
+        ("C-7", ["C-7"] * 1436, "there are 1,436 ids for 1,437 training samples"),
+        ("C-7\nD-8", ["C-7"] * 1437, "1 of 2 ids belong to no training sample: 'D-8'; correct them, or remove them"),
+        ("", ["C-7"] * 1437, "the forget set is empty"),
+        ("C-7", None, "has 'C-7'; if these are ids, also give the id of every training sample (--ids FILE)"),
+    ],
+)
+def test_ids_that_do_not_fit_are_one_line(unlearn, tmp_path, capsys, requests, ids, message):
+    (tmp_path / "who.txt").write_text(requests)
+    words = ["--indices", str(tmp_path / "who.txt")]
+    if ids:
+        (tmp_path / "ids.txt").write_text("\n".join(ids))
+        words += ["--ids", str(tmp_path / "ids.txt")]
+    assert unlearn("cup", *words) == 1
+    told = capsys.readouterr().err
+    assert message in told.splitlines()[-1]
+    assert told.count("\n") <= 2
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_degree_that_was_not_reached_has_a_status_of_its_own_and_is_saved(unlearn, tmp_path, capsys, as_json):
+    """One line on standard error, no Python warning; also in the folder, so also as JSON."""
+    words = ["cup", *QUICK, "--gamma", "1", "--lr", "1e-6", *(["--json"] if as_json else [])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NotReachedWarning)
+        assert unlearn(*words) == 4
+    told = capsys.readouterr()
+    line = told.err.splitlines()[-1]
+    assert re.match(r"gradpivot: .*asked for UA 100.0 %, reached .* %: 19 steps are few; use more epochs", line)
+    assert told.err.count("asked for UA") == 1
+    saved = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert line == f"gradpivot: {saved['missed']}"
+    assert not as_json or json.loads(told.out)["missed"] == saved["missed"]
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    # Repeated, it is refused as any finished run is; the reason is not lost.
+    assert unlearn(*words) == 1
+    assert f"a finished run ({saved['missed']}); choose another folder" in error_of(capsys)
+
+
+def test_a_degree_that_was_reached_is_no_miss(unlearn, tmp_path, capsys):
+    assert unlearn("cup", *QUICK, "--gamma", "0") == 0
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["missed"] is None
+    assert "asked for" not in capsys.readouterr().err
 
 
 def test_a_second_request_leaves_out_the_first(unlearn, tmp_path, capsys):
@@ -293,10 +378,11 @@ def test_divergence_is_told_and_has_a_status_of_its_own(unlearn, tmp_path, capsy
         (["cup"], "name what to forget"),
         (["cup", "--classes", "3", "--fraction", "0.1"], "--classes and --fraction both name what to forget"),
         (["cup", "--classes", "12"], "its classes are 0, 1"),
+        (["cup", "--classes", "3", "--ids", "who.txt"], "name those to forget with --indices FILE"),
         (["cup", "--classes", "three"], "write 3, or 3,5, or 0-4"),
         (["cup", "--fraction", "2"], "between 0 and 1"),
-        (["cup", "--indices", "/no/such/file"], "cannot read the indices"),
-        (["cup", "--classes", "3", "--already-forgotten", "/no/such/file"], "cannot read the indices"),
+        (["cup", "--indices", "/no/such/file"], "cannot read /no/such/file: No such file"),
+        (["cup", "--classes", "3", "--already-forgotten", "/no/such/file"], "cannot read /no/such/file: No such file"),
         (["cup", "--classes", "3", "--already-forgotten", "/no/such.json"], "there is no split file"),
         (["cup", "--classes", "3", "--problem", "digts"], "did you mean 'digits'"),
         (["cup", "--classes", "3", "--problem", "no.module:f"], "cannot load the problem"),

@@ -14,7 +14,8 @@ def here(tmp_path, monkeypatch):
 
 
 def test_a_run_folder_gets_a_page(here, capsys):
-    assert main(["unlearn", "cup", *RUN, "--out", "run"]) == 0
+    # Runs this short may not reach their degree.
+    assert main(["unlearn", "cup", *RUN, "--out", "run"]) in (0, 4)
     capsys.readouterr()
     assert main(["report", "run"]) == 0
     assert "report.html" in capsys.readouterr().out
@@ -25,7 +26,7 @@ def test_a_run_folder_gets_a_page(here, capsys):
     assert "1 runs" not in page
     assert "click a γ point" not in page
     # The page follows the run, not an earlier report.
-    assert main(["unlearn", "cup", *RUN, "--gamma", "0.7", "--out", "run", "--overwrite"]) == 0
+    assert main(["unlearn", "cup", *RUN, "--gamma", "0.7", "--out", "run", "--overwrite"]) in (0, 4)
     assert main(["report", "run"]) == 0
     assert "CUP at γ = 0.7 forgets" in (here / "run" / "report.html").read_text(encoding="utf-8")
 

@@ -66,6 +66,13 @@ def test_a_target_that_is_not_met_exits_with_4_and_leaves_the_compromise(tiny, t
     assert told.err.count("\n") == 1
     assert (tmp_path / "run" / "model.safetensors").exists()
     assert not list((tmp_path / "run").glob("checkpoint*"))
+    missed = json.loads(told.out)["missed"]
+    assert told.err == f"gradpivot: {missed}\n"
+    assert missed.endswith("Relax a condition, or use more epochs")
+    assert main(["rerun", "run"]) == 4
+    told = capsys.readouterr()
+    assert "to the last digit" in told.out
+    assert told.err.count(missed) == 1
 
 
 @pytest.mark.parametrize(

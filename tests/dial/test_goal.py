@@ -119,7 +119,9 @@ def test_what_looks_unseen_already_is_left_as_it_is():
             weight.zero_()
     result = unlearn(model, records(), CUP(gamma=0.8))
     assert result.is_original
-    assert "nothing to forget" in result.missed
+    assert "nothing to forget" in result.note
+    assert "returned unchanged" in result.note
+    assert result.missed is None
     assert result.history == {}
 
 

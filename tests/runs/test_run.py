@@ -12,6 +12,7 @@ from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, GA, ForgetSplit, Retrain, score, trace, unlearn
 from gradpivot.errors import GradPivotError
+from gradpivot.evaluate import LossScores
 from gradpivot.experiments.problem import Problem
 from gradpivot.loop.loop import Loop
 from gradpivot.runs.run import Prepared, Running, run_method
@@ -94,6 +95,36 @@ def test_a_degree_that_was_missed_is_told(ua, steps, kind, told):
     )
     assert made.asked_ua == 0.71
     assert made.missed is None if told is None else told in made.missed
+
+
+@pytest.mark.parametrize(
+    ("landed", "reason"), [(0.4, "would exceed the retain-loss budget"), (1.5, "the run ended before it got there")]
+)
+def test_the_reason_is_where_the_run_landed(landed, reason):
+    result = unlearn(trained(), ForgetSplit.by_class(blobs(), blobs(seed=1), 0), CUP(epochs=1))
+    history = {"step": list(range(50)), "asked": [0.71], "landed": [None, landed]}
+    assert reason in replace(result, scores=replace(result.scores, ua=0.2), history=history).missed
+
+
+def test_a_note_is_no_miss_and_hides_none():
+    result = unlearn(trained(), ForgetSplit.by_class(blobs(), blobs(seed=1), 0), CUP(epochs=1))
+    reached, short = ({"step": [0], "asked": [ua]} for ua in (0.2, 0.9))
+    scores = replace(result.scores, ua=0.2)
+    assert replace(result, note="by the way", scores=scores, history=reached).missed is None
+    assert "asked for UA 90.0 %" in replace(result, note="by the way", scores=scores, history=short).missed
+
+
+def test_a_degree_that_is_no_ua_is_told_too():
+    """A generator's samples are not classified here; its history knows what was asked for."""
+    result = unlearn(trained(), ForgetSplit.by_class(blobs(), blobs(seed=1), 0), CUP(epochs=1))
+    degrees = {"start": [0.0], "most": [1.0], "asked": [0.7], "reached": [0.3]}
+    made = replace(
+        result,
+        scores=LossScores(forget_loss=1.0, retain_loss=1.0, n_forget=40, n_retain=80),
+        history={"step": [0], **degrees},
+    )
+    assert "asked for a degree of forgetting of 70.00 %, reached 30.00 %" in made.missed
+    assert replace(made, history={**made.history, "reached": [0.69]}).missed is None
 
 
 def test_an_original_that_came_back_unchanged_is_told():

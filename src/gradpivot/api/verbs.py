@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from gradpivot.api.bars import show_progress
+from gradpivot.errors import NotReachedWarning
 from gradpivot.evaluate import Scored
 from gradpivot.experiments import find_problem
 from gradpivot.loop import Progress
@@ -82,6 +84,9 @@ def unlearn(
         weights. With ``until`` it is a :class:`gradpivot.Targeted`: either ``met``, or the best compromise
         with the binding condition.
 
+    Warns:
+        NotReachedWarning: If the run ended short of its degree or conditions, with :attr:`gradpivot.Result.missed` as text.
+
     Example:
         >>> result = unlearn(model, ForgetSplit.by_class(train, test, 3), CUP(gamma=0.5))
         >>> result.scores.ua, result.scores.ra
@@ -104,7 +109,10 @@ def unlearn(
             references=tuple(references),
         )
         prepared = Prepared.of(model, split, method, running, searches=targets is not None)
-        return prepared.run() if targets is None else unlearn_until(prepared, targets)
+        result = prepared.run() if targets is None else unlearn_until(prepared, targets)
+    if running.replicas.is_first and (missed := result.missed):
+        warnings.warn(missed, NotReachedWarning, stacklevel=2)
+    return result
 
 
 def score(model: nn.Module, split: ForgetSplit, **options: Unpack[Options]) -> Scored:

@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from gradpivot.experiments import ForgetSpec, Recipe
     from gradpivot.runs import Epoch, Result, Trained
     from gradpivot.sweep import Failure, State
-    from gradpivot.targets import Targeted
 
 __all__ = [
     "bar", "counted", "quiet", "recipe_line", "recipe_table", "recipes_table", "say", "say_json",
-    "say_one", "say_result", "say_sweep", "say_target", "say_trained", "scores_line", "standing", "wants_progress",
+    "say_one", "say_result", "say_shortfall", "say_sweep", "say_trained", "scores_line", "standing", "wants_progress",
     "watched_sweep", "watched_training",
 ]  # fmt: skip
 
@@ -89,9 +88,12 @@ def say_result(result: Result, original: Scored, out: Path) -> None:
         *_scored_on(result),
         f"{result.method.label}; {result.seconds:.1f} s. The run is in {out}",
     )
-    for note in (result.missed, result.relearned):
-        if note:
-            sys.stderr.write(f"gradpivot: {note}\n")
+
+
+def say_shortfall(result: Result) -> None:
+    """Print to standard error, also with --json, what the run did not do: its notes, and what it missed."""
+    for text in filter(None, (result.note, result.relearned, result.missed)):
+        sys.stderr.write(f"gradpivot: {text}\n")
 
 
 def _scored_on(result: Result) -> list[str]:
@@ -114,14 +116,6 @@ def _divergence_advice(result: Result) -> str:
     advice += ["set max_norm"] if getattr(method, "max_norm", 1) is None else []
     advice += ["use objective unlikelihood"] if getattr(method, "objective", "") == "negative_ce" else []
     return f"{', or '.join(advice).capitalize()}."
-
-
-def say_target(result: Targeted, *, beside_json: bool) -> None:
-    """Print whether the target was met; a miss goes to standard error, also with --json."""
-    if not result.met:
-        sys.stderr.write(f"gradpivot: {result.verdict}\n")
-    elif not beside_json:
-        say(result.verdict)
 
 
 def say_trained(trained: Trained, model: str, out: Path) -> None:

@@ -10,7 +10,7 @@ __all__ = ["DIVERGED", "UNMET", "run"]
 DIVERGED = 3
 """Exit status of a diverged run: the folder is complete, but the model is not unlearned."""
 UNMET = 4
-"""Exit status of a run that missed its target; the best compromise is saved."""
+"""Exit status of a run that ended short of its degree or conditions; what it reached is saved."""
 
 
 @singledispatch

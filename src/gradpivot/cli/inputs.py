@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from gradpivot.runtime import Replicas
 
 __all__ = [
-    "check_model", "check_options", "computed", "device_named", "prepare", "problem_of", "refuse_file", "set_threads",
-    "split_of",
+    "check_model", "check_options", "computed", "device_named", "prepare", "problem_of", "refuse_file", "samples_in",
+    "set_threads", "split_of",
 ]  # fmt: skip
 
 
 def check_options(chosen: ProblemOptions) -> None:
     """Raise for options that are wrong for any data. Needs no torch, so that the error comes at once."""
     _check_one_forget_set(chosen.classes, chosen.fraction, chosen.indices)
+    if chosen.ids is not None and chosen.indices is None:
+        raise GradPivotError("--ids gives the ids of the training samples; name those to forget with --indices FILE")
     if chosen.map and chosen.weights is None:
         raise GradPivotError("--map renames keys of a weights file; add --weights")
     if chosen.already_forgotten is not None and chosen.weights is None:
@@ -51,14 +53,8 @@ def prepare(
 
     set_threads(chosen.threads)
     problem = problem_of(chosen)
-    split = split_of(
-        problem,
-        classes=chosen.classes,
-        fraction=chosen.fraction,
-        indices=chosen.indices,
-        already_forgotten=chosen.already_forgotten,
-        seed=chosen.seed,
-    )
+    names = ("classes", "fraction", "indices", "ids", "already_forgotten", "seed")
+    split = split_of(problem, **{name: getattr(chosen, name) for name in names})
     if chosen.model is not None:
         check_model(problem, split, chosen.model)
     if chosen.weights is not None:
@@ -138,35 +134,53 @@ def split_of(
     classes: str | None = None,
     fraction: float | None = None,
     indices: Path | None = None,
+    ids: Path | None = None,
     already_forgotten: Path | None = None,
     seed: int = 0,
 ) -> ForgetSplit:
-    """Build the split from exactly one of classes, fraction and indices, without what is already forgotten."""
+    """Build the split from exactly one of classes, fraction and indices, without what is already forgotten.
+
+    With ``ids`` the files of the latter two hold ids.
+    """
     from gradpivot.data import ForgetSplit
 
     _check_one_forget_set(classes, fraction, indices)
-    options = {"target": problem.target, "already_forgotten": _earlier(already_forgotten)}
     train, test = problem.load()
+    earlier: Path | list[int] | None = already_forgotten
+    if already_forgotten is not None and already_forgotten.suffix != ".json":
+        # A saved split stays a path; any other file lists records.
+        earlier = samples_in(already_forgotten, ids, len(train))
+    options = {"target": problem.target, "already_forgotten": earlier}
     if classes is not None:
         return ForgetSplit.by_class(train, test, numbers_in(classes), **options)
     if fraction is not None:
         return ForgetSplit.random(train, test, fraction, seed=seed, **options)
     assert indices is not None
-    return ForgetSplit.by_index(train, test, _indices_in(indices), **options)
+    return ForgetSplit.by_index(train, test, samples_in(indices, ids, len(train)), **options)
 
 
-def _earlier(path: Path | None) -> Path | list[int] | None:
-    """A saved split stays a path; any other file holds indices."""
-    return path if path is None or path.suffix == ".json" else _indices_in(path)
+def samples_in(file: Path, ids: Path | None, n_train: int) -> list[int]:
+    """The indices of the training samples that a file lists, each once; reports repeated entries and ids.
 
+    Args:
+        file: Holds indices, or ids if ``ids`` is given.
+        ids: Holds the id of each training sample.
+        n_train: The number of training samples.
+    """
+    from gradpivot.data import find_records, read_entries, read_indices
 
-def _indices_in(indices: Path) -> list[int]:
-    try:
-        return [int(line) for line in indices.read_text(encoding="utf-8").split()]
-    except OSError as error:
-        raise GradPivotError(f"cannot read the indices in {indices}: {error.strerror}") from None
-    except ValueError as error:
-        raise GradPivotError(f"{indices} must hold integers, one per line ({error})") from None
+    entries: list[Any] = read_indices(file) if ids is None else read_entries(file)
+    chosen = list(dict.fromkeys(entries))
+    found = chosen if ids is None else find_records(chosen, read_entries(ids), n_train)
+    facts = []
+    if ids is not None:
+        stand = "id stands" if len(chosen) == 1 else "ids stand"
+        facts.append(f"{len(chosen):,} {stand} for {len(found):,} of {n_train:,} training samples")
+    if len(chosen) < len(entries):
+        facts.append(f"repeated entries of {file}: {len(entries) - len(chosen):,} of {len(entries):,}")
+    if facts and is_first():
+        sys.stderr.write(f"gradpivot: {'; '.join(facts)}\n")
+    return found
 
 
 def _check_one_forget_set(classes: str | None, fraction: float | None, indices: Path | None) -> None:

@@ -24,8 +24,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0 on success, 1 for an error, 2 for a usage error, 3 for a diverged run, 4 for a missed target, 130 after
-        Ctrl-C.
+        0 on success, 1 for an error, 2 for a usage error, 3 for a diverged run, 4 for one that ended short of
+        its degree or conditions, 130 after Ctrl-C.
     """
     try:
         return _run(list(sys.argv[1:] if words is None else words))

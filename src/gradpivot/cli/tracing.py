@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli import options
-from gradpivot.cli.console import bar, counted, quiet, say, say_json, say_result, scores_line, wants_progress
+from gradpivot.cli.console import (
+    bar,
+    counted,
+    quiet,
+    say,
+    say_json,
+    say_result,
+    say_shortfall,
+    scores_line,
+    wants_progress,
+)
 from gradpivot.cli.dispatch import run
 from gradpivot.cli.inputs import (
     check_options,
@@ -125,6 +135,7 @@ def _(chosen: options.TraceOptions) -> int:
             say_json(json.dumps(picked.to_dict() | {"history": {}}, indent=2))
         else:
             say_result(result, comparison.original.scores, chosen.out)
+            say_shortfall(result)
     return 0
 
 
@@ -279,4 +290,5 @@ def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSp
     )
     if chosen.pick:
         say_result(picked_result, traced.original, chosen.out)
+        say_shortfall(picked_result)
     return 0

@@ -16,7 +16,7 @@ from gradpivot.cli.console import (
     say,
     say_json,
     say_result,
-    say_target,
+    say_shortfall,
     say_trained,
     scores_line,
     wants_progress,
@@ -109,6 +109,8 @@ def _(chosen: options.RerunOptions) -> int:
     config, before = read_config(chosen.folder), read_metrics(chosen.folder)
     # The original was saved with the model's own keys; nothing to rename.
     config.pop("map", None)
+    # The split holds indices, whatever named them.
+    config.pop("ids", None)
     with tempfile.TemporaryDirectory() as scratch:
         out = chosen.out or Path(scratch) / "run"
         file = Path(scratch) / "config.yaml"
@@ -122,7 +124,7 @@ def _(chosen: options.RerunOptions) -> int:
         if "already_forgotten" in config:
             words += ["--already-forgotten", str(_saved_indices(chosen.folder, Path(scratch), "already_forgotten"))]
         with quiet():
-            run(parse(words))
+            status = run(parse(words))
         after = read_metrics(out)
     then, now = before["scores"], after["scores"]
     different = [name for name in then if then[name] != now.get(name)]
@@ -140,7 +142,7 @@ def _(chosen: options.RerunOptions) -> int:
     except (KeyError, TypeError, ValueError):  # a third-party scorer
         line = json.dumps(now)
     say(f"The same scores to the last digit: {line}")
-    return 0
+    return status
 
 
 def _unlearn(chosen: options.UnlearnOptions, targets: Targets | None, kind: str, replicas: Replicas) -> int:
@@ -178,8 +180,7 @@ def _unlearn(chosen: options.UnlearnOptions, targets: Targets | None, kind: str,
         )
         original = _original_scores(prepared)
         result = prepared.run() if targets is None else unlearn_until(prepared, targets)
-    unmet = isinstance(result, Targeted) and not result.met
-    status = DIVERGED if result.diverged else UNMET if unmet else 0
+    status = DIVERGED if result.diverged else UNMET if result.missed else 0
     if not replicas.is_first:
         return status
     _save_original(model, chosen)
@@ -191,8 +192,9 @@ def _unlearn(chosen: options.UnlearnOptions, targets: Targets | None, kind: str,
         say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
     else:
         say_result(result, original, chosen.out)
-    if isinstance(result, Targeted):
-        say_target(result, beside_json=chosen.json)
+        if isinstance(result, Targeted) and result.met:
+            say(result.verdict)
+    say_shortfall(result)
     return status
 
 
@@ -224,7 +226,7 @@ def _save_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
 def _config(chosen: options.UnlearnOptions, kind: str, method: Any) -> dict[str, Any]:
     """The options that determine the results, in the format of ``--config``; without local paths."""
     given = {name: getattr(chosen, name) for name in ("map", "classes", "fraction", "until", "keep")}
-    files = {name: getattr(chosen, name) for name in ("indices", "already_forgotten")}
+    files = {name: getattr(chosen, name) for name in ("indices", "ids", "already_forgotten")}
     given |= {"map": list(chosen.map) or None, **{name: path and str(path) for name, path in files.items()}}
     asked = {name: value for name, value in given.items() if value is not None}
     return {**_run_options(chosen, kind), **asked, **method.to_dict()}

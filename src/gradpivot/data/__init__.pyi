@@ -7,6 +7,7 @@ from .download.cache import (
 )
 from .download.catalogue import ENTRIES as ENTRIES, Entry as Entry, entry as entry
 from .download.getting import check as check, get as get
+from .identifiers import find_records as find_records, read_entries as read_entries, read_indices as read_indices
 from .loader import Collated as Collated, Loader as Loader
 from .order import (
     batch_count as batch_count,

@@ -18,6 +18,7 @@ import torch
 from torch.utils.data import Subset, TensorDataset
 
 from gradpivot.data.digest import dataset_digest
+from gradpivot.data.identifiers import find_records
 from gradpivot.data.loader import Collate, Collated
 from gradpivot.errors import GradPivotError
 from gradpivot.runtime import derive, isolated, reseed, write_text
@@ -32,9 +33,9 @@ Target = Callable[[Any], Any]
 class ForgetSplit:
     """Train and test data with the training indices to forget and to retain.
 
-    Build one with :meth:`by_class`, :meth:`random`, :meth:`by_index` or :meth:`by_predicate`. Each takes map-style
-    datasets or pairs of arrays (inputs, labels). Samples are (input, label); ``target`` reads the label of any other
-    form. Samples of different sizes need a ``collate_fn``, as for a DataLoader.
+    Build one with :meth:`by_class`, :meth:`random`, :meth:`by_index`, :meth:`by_id` or :meth:`by_predicate`. Each takes
+    map-style datasets or pairs of arrays (inputs, labels). Samples are (input, label); ``target`` reads the label of
+    any other form. Samples of different sizes need a ``collate_fn``, as for a DataLoader.
 
     Records that an earlier request deleted, but that are still in ``train``, are passed as ``already_forgotten``: as
     training indices, as the earlier split, or as the file of one. They are in neither set, so that the next request
@@ -147,6 +148,20 @@ class ForgetSplit:
                 f"leave them out of the request"
             )
         return cls._with(train, test, wanted, kind="index", **options)
+
+    @classmethod
+    def by_id(cls, train: Any, test: Any, ids: Iterable[Any], all_ids: Iterable[Any], **options: Any) -> ForgetSplit:
+        """Forget every training sample that has one of these ids; see :func:`gradpivot.data.find_records`.
+
+        Args:
+            train: Training data.
+            test: Test data.
+            ids: The ids to forget, such as customer numbers; repeated ones count once.
+            all_ids: The id of each training sample, in the order of ``train``. Several samples may share one.
+            **options: As for :meth:`by_index`.
+        """
+        train, options = _prepared(train, options)
+        return cls.by_index(train, test, find_records(ids, all_ids, len(train)), **options)
 
     @classmethod
     def by_predicate(cls, train: Any, test: Any, predicate: Callable[[Any], bool], **options: Any) -> ForgetSplit:

@@ -99,7 +99,8 @@ class Dial:
         """Whether there is nothing to forget."""
         if self.is_reached:
             loop.note(
-                "nothing to forget: the model is already as uncertain about the forget set as about held-out data"
+                "nothing to forget: the model is already as uncertain about the forget set as about held-out data, and "
+                "is returned unchanged"
             )
             return
         self._held = Held.of(model, task, split, loop, self._settings)

@@ -32,11 +32,21 @@ def refuse_used(folder: Path, overwrite: bool) -> None:
     """Raise if the folder already holds a finished run and ``overwrite`` is False, or is not writable."""
     if not overwrite and (folder / "metrics.json").exists():
         raise GradPivotError(
-            f"{folder} already holds a finished run; choose another folder with --out, or pass --overwrite"
+            f"{folder} already holds a finished run{_shortfall(folder)}; choose another folder with --out, or pass "
+            f"--overwrite"
         )
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise GradPivotError(f"{folder} cannot be written: no write access to {existing}; choose another with --out")
+
+
+def _shortfall(folder: Path) -> str:
+    """What a finished run missed, in brackets; empty if nothing, or if its file cannot be read."""
+    try:
+        missed = json.loads((folder / "metrics.json").read_text(encoding="utf-8")).get("missed")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return f" ({missed})" if missed else ""
 
 
 def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, result: Result, original: Scored) -> None:
@@ -65,6 +75,7 @@ def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, resul
         "scores": result.scores.to_dict(),
         "original": original.to_dict(),
         "asked_ua": result.asked_ua,
+        "missed": result.missed,
         "seconds": result.seconds,
         "diverged": result.diverged,
         **({} if result.already_forgotten is None else {"already_forgotten": result.already_forgotten.to_dict()}),

@@ -81,14 +81,12 @@ class Result:
 
     @property
     def missed(self) -> str | None:
-        """One line with advice if the run forgot much less than requested, else None."""
+        """One line with degree asked, degree reached, reason and advice if the run ended short of it, else None."""
         gamma = getattr(self.method, "gamma", 0.0)
-        if self.diverged or gamma == 0:
+        if self.diverged or gamma == 0 or not self.history.get("asked"):
             return None
         unchanged = self.is_original
-        reason = self.note or (
-            self._missed_uncertainty(unchanged) if self._goal_is_unseen else self._missed_ua(unchanged)
-        )
+        reason = self._missed_degree(unchanged) if self.asked_ua is None else self._missed_ua(unchanged)
         return f"the model is the original, unchanged: {reason}" if reason and unchanged else reason
 
     def _missed_ua(self, unchanged: bool) -> str | None:
@@ -98,20 +96,23 @@ class Result:
         reached = f"asked for UA {100 * asked:.1f} %, reached {100 * self.scores.ua:.1f} %"
         return f"{reached}: {self._advice(unchanged)}"
 
-    def _missed_uncertainty(self, unchanged: bool) -> str | None:
-        if not self.history.get("asked"):
-            return None
+    def _missed_degree(self, unchanged: bool) -> str | None:
         start, most, asked, reached = (self.history[name][-1] for name in ("start", "most", "asked", "reached"))
         tolerance = max(UNCERTAINTY_TOLERANCE * (asked - start), UA_TOLERANCE * (most - start))
         if reached >= asked - tolerance and not unchanged:
             return None
-        outcome = f"asked for a mean uncertainty of {100 * asked:.2f} %, reached {100 * reached:.2f} %"
+        degree = "mean uncertainty" if self._goal_is_unseen else "degree of forgetting"
+        outcome = f"asked for a {degree} of {100 * asked:.2f} %, reached {100 * reached:.2f} %"
         return f"{outcome}: {self._advice(unchanged)}"
 
     def _advice(self, unchanged: bool) -> str:
         steps, kind = len(self.history.get("step", ())), self.provenance["split"]["kind"]
         if steps < FEW_STEPS:
             return f"{steps} steps are few; use more epochs"
+        landed = (self.history.get("landed") or [None])[-1]
+        if landed is not None and landed >= 1:
+            # Nothing held it back at the end.
+            return "the run ended before it got there; use more epochs"
         reason = "forgetting more would exceed the retain-loss budget"
         if kind == "class" and not unchanged:
             return f"{reason}; a longer run may help"

@@ -68,8 +68,8 @@ class Targeted(Result):
 
     @property
     def missed(self) -> str | None:
-        """Always None; see :attr:`verdict`."""
-        return None
+        """The verdict if a condition was not met, else None."""
+        return None if self.met else self.verdict
 
     @property
     def verdict(self) -> str:
@@ -83,7 +83,7 @@ class Targeted(Result):
         what = "is the original, unchanged:" if self.is_original else "has"
         return (
             f"{self.targets} was not met: {self.binding} binds (seen: {failed}); the best compromise "
-            f"{what} {scores}; cost {self.cost:.2f} plain runs"
+            f"{what} {scores}; cost {self.cost:.2f} plain runs. Relax a condition, or use more epochs"
         )
 
 

@@ -112,11 +112,13 @@ class ProblemOptions(ProblemRun):
     classes: str | None = field(default=None, metadata=FORGET)
     """These classes: 3, or 3,5, or 0-4."""
     fraction: float | None = field(default=None, metadata=FORGET)
-    """A random fraction of the training data, for example 0.1."""
+    """A random fraction of the training data, such as 0.1."""
     indices: Path | None = field(default=None, metadata=FORGET)
-    """The training samples whose indices are in this file, one per line."""
+    """The training samples in this file: indices, or ids with --ids. One per line, or FILE:COLUMN of a CSV."""
+    ids: Path | None = field(default=None, metadata=FORGET)
+    """The id of each training sample, in order: FILE or FILE:COLUMN."""
     already_forgotten: Path | None = field(default=None, metadata=named("FILE", FORGET))
-    """Earlier requests: a split.json, or indices."""
+    """Earlier requests: a split.json, or as --indices."""
     weights: Path | None = field(default=None, metadata=MODEL)
     """Start from these weights (.pt, .pth, .bin, .ckpt, .safetensors). Without it the original is trained first."""
     map: tuple[str, ...] = field(default=(), metadata=named("OLD=NEW …", INPUTS))
