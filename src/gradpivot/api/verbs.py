@@ -85,7 +85,8 @@ def unlearn(
         with the binding condition.
 
     Warns:
-        NotReachedWarning: If the run ended short of its degree or conditions, with :attr:`gradpivot.Result.missed` as text.
+        NotReachedWarning: If the run ended short of its degree or conditions; the text is
+            :attr:`gradpivot.Result.missed`.
 
     Example:
         >>> result = unlearn(model, ForgetSplit.by_class(train, test, 3), CUP(gamma=0.5))

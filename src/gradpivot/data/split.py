@@ -160,7 +160,7 @@ class ForgetSplit:
             all_ids: The id of each training sample, in the order of ``train``. Several samples may share one.
             **options: As for :meth:`by_index`.
         """
-        train, options = _prepared(train, options)
+        train = _as_dataset(train)
         return cls.by_index(train, test, find_records(ids, all_ids, len(train)), **options)
 
     @classmethod

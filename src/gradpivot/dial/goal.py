@@ -14,7 +14,6 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-import numpy as np
 import torch
 
 from gradpivot.data import shuffled
@@ -141,12 +140,14 @@ class Unseen:
         task: Runs the model on a batch.
         objective: The task's forgetting loss.
         full: Mean uncertainty 1 − p_θ(y|x) of the original model on held-out data.
+        spread: Standard deviation of the uncertainty over held-out samples.
         settings: The dial's constants.
     """
 
     task: UncertaintyTask
     objective: Objective
     full: float
+    spread: float = 0.0
     settings: DialSettings = field(default_factory=DialSettings)
     is_discrete: ClassVar[bool] = False
 
@@ -186,20 +187,23 @@ class Unseen:
         measured = shuffled(known, loop.seed, "unseen")[: settings.validation_samples]
 
         @torch.no_grad()
-        def mean_uncertainty() -> float:
+        def mean_and_spread() -> tuple[float, float]:
             with isolated(derive(loop.seed, "unseen")):
-                sums = [
-                    task.uncertainty(model, batch, objective).degree.double().sum().item()
-                    for _, batch in loop.eval_batches(model, data, measured, settings.search_batch)
-                ]
-            mean = float(np.sum(sums) / len(measured))
+                found = torch.cat(
+                    [
+                        task.uncertainty(model, batch, objective).degree.double().cpu()
+                        for _, batch in loop.eval_batches(model, data, measured, settings.search_batch)
+                    ]
+                )
+            mean = float(found.mean())
             if not math.isfinite(mean):
                 raise GradPivotError(
                     "the model's outputs on the validation data are not finite; check these data for NaN"
                 )
-            return mean
+            return mean, float(found.std(correction=0))
 
-        return cls(task, objective, loop.replicas.from_first(mean_uncertainty), settings)
+        mean, spread = loop.replicas.from_first(mean_and_spread)
+        return cls(task, objective, mean, spread, settings)
 
     def forgetting(self, model: nn.Module, batch: Any) -> Forgetting:
         """L_f and the uncertainty about each sample."""

@@ -41,6 +41,7 @@ class LineSearch:
         loop: Loads the samples.
         recalibrate: Recomputes BatchNorm statistics; called after every change of the weights, before measuring.
         settings: The dial's constants.
+        held_out: Whether the budget bounds the loss on validation data instead of the retain set.
     """
 
     def __init__(
@@ -51,13 +52,17 @@ class LineSearch:
         loop: Loop,
         recalibrate: Callable[[], None] | None = None,
         settings: DialSettings | None = None,
+        *,
+        held_out: bool = False,
     ) -> None:
         self._model, self._goal, self._loop, self._recalibrate = model, goal, loop, recalibrate
         self._settings = settings or DialSettings()
         self._task = goal.task
         self._data = split.train
         self._forget = shuffled(split.forget_indices, loop.seed, "landing")[: self._settings.search_samples]
-        self._retain = shuffled(split.retain_indices, loop.seed, "landing")[: self._settings.search_samples]
+        self._reference = split.validation if held_out else split.train
+        kept = np.arange(len(split.validation)) if held_out else split.retain_indices
+        self._retain = shuffled(kept, loop.seed, "landing")[: self._settings.search_samples]
         self._segment = Segment(model)
         self.weight_norm = math.sqrt(
             math.fsum(float(p.detach().double().square().sum()) for p in model.parameters() if p.requires_grad)
@@ -67,7 +72,8 @@ class LineSearch:
         self.start = loop.replicas.from_first(self.degree)
         """Degree of forgetting before the run."""
         self._retain_start = loop.replicas.from_first(self._reference_loss)
-        self._unit = goal.task.loss_unit * goal.share(self.start)
+        # On held-out data the budget only keeps a model from collapsing, however small the gap is.
+        self._unit = goal.task.loss_unit * (1.0 if held_out else goal.share(self.start))
         own = goal.task.retain_budget
         self._retain_budget = self._settings.retain_budget * self._unit if own is None else own
         self._budget = self._retain_budget
@@ -79,17 +85,18 @@ class LineSearch:
         # Same random numbers, such as diffusion noise, at every measurement.
         with isolated(derive(self._loop.seed, "landing")):
             degrees = [
-                self._goal.degree(self._model, batch).double().sum().item() for _, batch in self._passes(self._forget)
+                self._goal.degree(self._model, batch).double().sum().item()
+                for _, batch in self._passes(self._data, self._forget)
             ]
         return float(np.sum(degrees) / len(self._forget))
 
     @torch.no_grad()
     def retain_loss(self) -> float:
-        """Mean L_r of the current weights over the measured retain samples."""
+        """Mean L_r of the current weights over the measured reference samples."""
         with isolated(derive(self._loop.seed, "landing")):
             losses = [
                 len(indices) * self._task.retain_loss(self._model, batch).item()
-                for indices, batch in self._passes(self._retain)
+                for indices, batch in self._passes(self._reference, self._retain)
             ]
         return float(np.sum(losses) / len(self._retain))
 
@@ -218,5 +225,5 @@ class LineSearch:
         # Ties go to the first, which is closest to the end of the run.
         return min(seen, key=lambda found: abs(found[1] - target))[0]
 
-    def _passes(self, indices: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
-        return self._loop.eval_batches(self._model, self._data, indices, self._settings.search_batch)
+    def _passes(self, data: Any, indices: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
+        return self._loop.eval_batches(self._model, data, indices, self._settings.search_batch)

@@ -50,6 +50,14 @@ class DialSettings:
         extrapolation_evaluations: Maximum number of evaluations between two of these points.
         aim_below: Fraction of the root of the retain budget that the line search aims at, to end up below it.
         min_share: Smallest fraction of the line that is tried.
+        shrink: Fraction of the original weights that a restart keeps.
+        training_epochs: Epochs of the original's training, if unknown.
+        training_lr: Peak learning rate of the original's training, if unknown.
+        repair_gap: Rise of the mean uncertainty about the retain set that a restart may leave.
+        restart_rate: Peak learning rate after a restart, as a multiple of that of training: a short run needs a
+            higher one to fit the retain set, and erases more.
+        restart_batch: Batch size after a restart.
+        restart_max_norm: Maximum gradient norm after a restart.
     """
 
     ramp: float = 0.6
@@ -88,6 +96,14 @@ class DialSettings:
     extrapolation_evaluations: int = 4
     aim_below: float = 0.95
     min_share: float = 0.01
+
+    shrink: float = 0.3
+    training_epochs: int = 30
+    training_lr: float = 0.05
+    repair_gap: float = 0.01
+    restart_rate: float = 2.0
+    restart_batch: int = 64
+    restart_max_norm: float = 5.0
 
     @property
     def retain_budget(self) -> float:

@@ -102,8 +102,17 @@ class Problem:
             searches: Whether the run searches for a target.
             **options: Fields of :class:`gradpivot.runs.Running`, such as ``seed`` and ``scorer``.
         """
-        method = method if isinstance(method, Retrain) else filled(method, self.settings)
+        method = method if isinstance(method, Retrain) else filled(method, self._settings_for(split))
         return Prepared.of(model, split, method, replace(self.running, **options), searches=searches)
+
+    def _settings_for(self, split: ForgetSplit) -> Mapping[str, Any]:
+        """Values for unset fields: the problem's settings and, to delete records, how the original was trained."""
+        if split.kind == "class":
+            return self.settings
+        known: dict[str, Any] = {"training_epochs": self.training.epochs}
+        if self.training.optimizer == "sgd":
+            known["training_lr"] = self.training.lr
+        return {**known, **self.settings}
 
     def training_recipe(self, name: str = "problem") -> Retrain:
         """The problem's own training recipe, or a general one with the problem's augmentation.

@@ -35,6 +35,11 @@ class CUP(SteerableDescent):
         gamma: Unlearning intensity in [0, 1].
         dial: Meaning of γ: the degree of forgetting, or the pivot's angle at every step.
         gamma_end: Final γ of a linear schedule; only with dial=angle.
+        shrink: Records only: fraction of the original weights that the warm restart keeps (0.3 if unset). 1 disables
+            it, and gradients of the forget loss steer instead.
+        training_epochs: Epochs the original was trained for (30 if unset). Deleting records takes at most 10 to 30 % of
+            them.
+        training_lr: Peak learning rate the original was trained with (0.05 if unset); used after a restart.
     """
 
     name: ClassVar[str] = "cup"
@@ -50,6 +55,9 @@ class CUP(SteerableDescent):
     gamma: float = 0.5
     dial: Literal["degree", "angle"] = "degree"
     gamma_end: float | None = None
+    shrink: float | None = None
+    training_epochs: int | None = None
+    training_lr: float | None = None
     # The pivot is conflict-free for the current gradients only; momentum would add earlier ones. The trust region sets
     # the step length, so there is no clipping.
     momentum: float = 0.0
@@ -62,6 +70,12 @@ class CUP(SteerableDescent):
             check_gamma(self.gamma_end)
             if self.is_dialled:
                 raise GradPivotError("CUP: gamma_end needs dial='angle'; set that, or omit gamma_end")
+        if self.shrink is not None:
+            self._check("shrink", ge=0, le=1)
+        if self.training_epochs is not None:
+            self._check("training_epochs", ge=1, integer=True)
+        if self.training_lr is not None:
+            self._check("training_lr", gt=0)
 
     @property
     def is_dialled(self) -> bool:
@@ -77,6 +91,29 @@ class CUP(SteerableDescent):
         if self.gamma_end is None:
             return self.gamma
         return self.gamma + (self.gamma_end - self.gamma) * progress
+
+    def restarts(self, kind: str, task: Task) -> bool:
+        """Whether a run on a split of this kind is a warm restart (:mod:`gradpivot.dial.restart`)."""
+        return self.shrink != 1 and self.uses_validation(kind, task)
+
+    def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
+        """Restart and train on retained data for records; otherwise pivot."""
+        if not self.restarts(split.kind, task):
+            super().unlearn(model, task, split, loop)
+            return
+        from gradpivot.dial import Restart
+
+        Restart(self, model, task, split, loop).run()
+
+    def gradients(self, split: ForgetSplit) -> float:
+        """One gradient per sample of every batch; a warm restart passes over the retain set."""
+        from gradpivot.dial import restart_epochs
+        from gradpivot.tasks import Classification
+
+        if not self.restarts(split.kind, Classification()):
+            return super().gradients(split)
+        n_forget, n_retain = len(split.forget_indices), len(split.retain_indices)
+        return float(restart_epochs(self.training_epochs or 30, n_forget / (n_forget + n_retain)) * n_retain)
 
     def descend(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Run Algorithm 1."""
