@@ -275,7 +275,7 @@ def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSp
         f"{n} points at the cost of {cost.total:.1f} runs with scoring; a sweep of {n} costs {cost.of_sweep(n):.1f}",
         f"Recommended: {traced.points[choice.index].label}",
         choice.reason,
-        f"On held-out test data: {scores_line(unseen)}",
+        f"On held-out test data: {scores_line(unseen, split.kind)}",
     )
     if chosen.pick:
         say_result(picked_result, traced.original, chosen.out)
