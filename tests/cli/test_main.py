@@ -249,6 +249,12 @@ def test_random_and_indexed_forgetting(unlearn, tmp_path, capsys):
     assert "reached 0.01 %: 1 steps are few; use more epochs" in told.err
     # Both on the half of the test data that did not steer.
     assert told.out.count("TA 98.89 %") == 2
+    assert told.out.count(" %, AUC ") == told.out.count("(held-out data ") == 2
+    assert "TA, AUC and Uncertainty use half of the test data" in told.out
+    assert "MIA" not in told.out
+    assert {"mia", "auc", "uncertainty_ideal"} <= json.loads((tmp_path / "second/metrics.json").read_text())[
+        "scores"
+    ].keys()
     (tmp_path / "who.txt").unlink()
     capsys.readouterr()
     assert main(["rerun", str(tmp_path / "second")]) == 0
