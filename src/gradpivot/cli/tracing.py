@@ -74,12 +74,14 @@ def _keep_run(problem: Problem, split: ForgetSplit, chosen: options.DemoOptions)
 
 @run.register
 def _(chosen: options.TraceOptions) -> int:
+    from gradpivot.evaluate import scored_metrics
     from gradpivot.results import check_metric, parse_conditions
 
     # Report invalid options before torch is imported and training starts.
     check_options(chosen)
-    parse_conditions(chosen.pick or {})
-    check_metric(chosen.best)
+    known = [metric.name for metric in scored_metrics("class" if chosen.classes else "random")]
+    parse_conditions(chosen.pick or {}, known)
+    check_metric(chosen.best, known)
 
     from gradpivot.api import check_traceable, over_knob
     from gradpivot.methods import make_method

@@ -229,7 +229,9 @@ def console_table(comparison: Comparison) -> Table:
     lines = []
     for name, run, *numbers in map(row_cells, rows(comparison)):
         lines.append([name if run == MISSING else f"{name}\n{run}", *numbers])
-    return rich_table(comparison.title, caption(comparison), ["Model", *method_headers(comparison)[2:]], lines)
+    # The caption explains the arrow.
+    headers = [head.replace("→ retrained", "→") for head in method_headers(comparison)[2:]]
+    return rich_table(comparison.title, caption(comparison), ["Model", *headers], lines)
 
 
 def point_table(comparison: Comparison) -> Table:

@@ -83,7 +83,7 @@ _SHARE = "share"
 
 def has_mia(kind: str) -> bool:
     """Whether tables, H and Δ for this kind of split use MIA."""
-    return standing_metrics(kind) != standing_metrics(kind, attacks=False)
+    return "mia" in standing_metrics(kind)
 
 
 def scores_beside(kind: str) -> str:
