@@ -45,23 +45,23 @@ def rank(table: Table, measure: str, name: str, *, least: bool = False) -> int:
 
 def methods_table(table: Table) -> str:
     """One row per method: hypervolumes, distance to the retrained model, safety. The best value of a column is bold."""
-    heads = ("method", "settings", "H ↑", "H without MIA ↑", "Δ ↓", "lowest RA %", "diverged")
+    # H of records has no attack to leave out.
+    without = {"hypervolume_without_mia": "H without MIA ↑"} if table.kind == "class" else {}
+    columns = {"hypervolume": "H ↑", **without, "delta": "Δ ↓"}
+    heads = ("method", "settings", *columns.values(), "lowest RA %", "diverged")
     series = sorted(table.series, key=lambda row: -(_mean(row.measures["hypervolume"]) or 0))
-    best = {
-        "hypervolume": max, "hypervolume_without_mia": max, "delta": min,
-    }  # fmt: skip
     tops = {
-        name: choose(m for row in series if (m := _mean(row.measures[name])) is not None)
-        for name, choose in best.items()
+        name: (min if name == "delta" else max)(m for row in series if (m := _mean(row.measures[name])) is not None)
+        for name in columns
     }
-    rows = [(*_row(row, tops), f"{row.diverged} of {row.runs}") for row in series]
+    rows = [(*_row(row, columns, tops), f"{row.diverged} of {row.runs}") for row in series]
     fixed = [(row, "–") for row in (table.original, table.retrained) if row]
-    return markdown(heads, [*((*_row(row, {}), lost) for row, lost in fixed), *rows])
+    return markdown(heads, [*((*_row(row, columns, {}), lost) for row, lost in fixed), *rows])
 
 
-def _row(series: Series, tops: Mapping[str, float]) -> tuple[str, ...]:
+def _row(series: Series, columns: Iterable[str], tops: Mapping[str, float]) -> tuple[str, ...]:
     cells = []
-    for measure in ("hypervolume", "hypervolume_without_mia", "delta"):
+    for measure in columns:
         value = series.measures[measure]
         mean = _mean(value)
         text = percent(mean)

@@ -236,10 +236,12 @@ def test_what_is_no_terminal_gets_its_lines_whole(unlearn, tmp_path, capsys):
 def test_a_trace_of_records_without_a_reference_shows_every_run(original, tmp_path, capsys):
     (tmp_path / "who.txt").write_text("3\n14\n15\n")
     words = ["--indices", str(tmp_path / "who.txt"), "--epochs", "1", "--values", "0", "1", "--no-reference"]
+    words += ["--pick", "AUC<=100", "--best", "AUC"]
     out = tmp_path / "traced"
     assert main(["trace", "cup", *words, "--weights", str(original), "--out", str(out)]) == 0
     told = capsys.readouterr().out
-    assert sum(line.strip().startswith("CUP") for line in told.splitlines()) == 2
+    # Two runs, and the picked one.
+    assert sum(line.strip().startswith("CUP") for line in told.splitlines()) == 3
 
 
 def test_random_and_indexed_forgetting(unlearn, tmp_path, capsys):
@@ -251,6 +253,12 @@ def test_random_and_indexed_forgetting(unlearn, tmp_path, capsys):
     assert "reached 0.01 %: 1 steps are few; use more epochs" in told.err
     # Both on the half of the test data that did not steer.
     assert told.out.count("TA 98.89 %") == 2
+    assert told.out.count(" %, AUC ") == told.out.count("(held-out data ") == 2
+    assert "TA, AUC and Uncertainty use half of the test data" in told.out
+    assert "MIA" not in told.out
+    assert {"mia", "auc", "uncertainty_ideal"} <= json.loads((tmp_path / "second/metrics.json").read_text())[
+        "scores"
+    ].keys()
     (tmp_path / "who.txt").unlink()
     capsys.readouterr()
     assert main(["rerun", str(tmp_path / "second")]) == 4

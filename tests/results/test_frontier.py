@@ -97,10 +97,32 @@ def test_random_forgetting_is_judged_by_its_gap():
         frontier(point(1, 1), kind="random").hypervolume()
 
 
+def test_mia_takes_no_part_for_records():
+    reference = scores(0.9, 0.1, mia=0.3)
+    near, far = (replace(point(0.9, 0.2), scores=scores(0.9, 0.2, mia=mia)) for mia in (0.3, 0.9))
+    for chosen in (near, far):
+        f = frontier(chosen, kind="random", reference=reference)
+        assert f.metrics == ("ra", "ua", "ta")
+        assert f.distance() == pytest.approx(0.1)
+        assert f.to_dict()["hypervolume"] == f.to_dict()["hypervolume_without_mia"]
+    assert frontier(far, reference=reference).distance() > 0.5
+
+
+def test_records_are_picked_by_their_auc_on_either_side():
+    def at(auc: float) -> Point:
+        return Point(label=f"at {auc}", settings={}, scores=replace(scores(1, 0.5), more=(("auc", auc),)))
+
+    f = frontier(at(0.7), at(0.48), at(0.3), kind="random")
+    assert f.pick("AUC<=55").label == "at 0.48"
+    assert f.pick("UA>=10", best="auc").label == "at 0.48"
+    with pytest.raises(GradPivotError, match="unknown score 'AUC'"):
+        frontier(at(0.5)).pick("AUC<=55")
+
+
 def test_diverged_runs_count_as_nothing_and_are_never_picked():
     lost = Point(label="x", settings={}, scores=Scores.of_diverged(), diverged={"step": 3, "reason": "nan"})
     f = frontier(point(1.0, 0.2), lost, kind="random", reference=scores(0.0, 0.0, 0.0, 0.0))
-    assert f.vectors()[1] == (0, 0, 0, 0)
+    assert f.vectors()[1] == (0, 0, 0)
     assert lost not in f.nondominated()
     with pytest.raises(GradPivotError, match="lower lr or set max_norm"):
         frontier(lost).pick("UA>=0")

@@ -10,9 +10,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, ForgetSplit, trace, unlearn
+from gradpivot.data import load_digits
 from gradpivot.errors import GradPivotError
+from gradpivot.evaluate.classifiers.evaluation import predictions
 from gradpivot.evaluate.scores import Scores
-from gradpivot.targets.choice import choose, expected_scores, recommend
+from gradpivot.runtime import isolated
+from gradpivot.targets.choice import Expected, choose, expected_scores, recommend
 from gradpivot.tasks.classification import Classification
 from gradpivot.testing.problems import Guarded, blobs, trained
 
@@ -76,10 +79,21 @@ def test_a_forgotten_class_is_expected_to_be_gone():
 def test_other_samples_are_expected_to_be_like_never_seen_ones():
     split = guarded("random")
     steering = replace(split, test=split.validation, validation=None)
-    ra, ua, ta, mia = expected_scores(trained(), steering, Classification()).row
-    assert ua == pytest.approx(1 - ta)
-    assert 0 <= mia < 1
+    ra, uncertainty, ta, auc = expected_scores(trained(), steering, Classification()).row
+    confidence = predictions(trained(), steering.test, steering.test_indices, Classification()).confidence
+    assert uncertainty == pytest.approx(1 - confidence.mean())
+    assert ta > 0.9
+    assert auc == 0.5
     assert ra > 0.95
+
+
+def test_for_records_an_auc_on_either_side_counts_the_same_and_small_ones_not_at_all():
+    expected = Expected((1.0, 0.2, 0.9, 0.5), True, (0.0, 0.0, 0.0, 0.05))
+    above, below = (expected.gaps((1.0, 0.2, 0.9, auc)) for auc in (0.58, 0.42))
+    assert above == pytest.approx(below)
+    assert below == pytest.approx((0, 0, 0, 0.03))
+    assert expected.gaps((1.0, 0.2, 0.9, 0.48)) == expected.gaps((1.0, 0.2, 0.9, 0.52)) == (0, 0, 0, 0)
+    assert expected.gaps((1.0, 0.3, 0.9, 0.5)) == pytest.approx(expected.gaps((1.0, 0.1, 0.9, 0.5)))
 
 
 @pytest.mark.parametrize("kind", ["class", "random"])
@@ -125,13 +139,6 @@ def _not_finite():
     return model
 
 
-def test_one_validation_sample_is_too_few():
-    one = TensorDataset(*(part[:1] for part in blobs(seed=1).tensors))
-    split = ForgetSplit.random(blobs(), one, 0.2)
-    with pytest.raises(GradPivotError, match="needs two"):
-        expected_scores(trained(), split, Classification())
-
-
 def test_a_trace_recommends_without_a_reference():
     split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
     traced = trace(trained(), split, CUP(epochs=5, batch_size=8), quick=True, points=5)
@@ -154,3 +161,52 @@ def test_an_undetermined_mia_takes_no_part():
     assert choice.to_dict()["mia_determined"] is False
     assert choice.estimate == pytest.approx(float(np.linalg.norm(np.subtract(choice.seen, choice.expected)[:3])))
     assert "without MIA" in choice.reason
+
+
+def shaky_digits(seed: int):
+    """A network that remembers digits of which a fifth has a wrong label, and a random tenth to forget."""
+    (images, labels), (unseen, truth) = (data.tensors for data in load_digits())
+    draw = torch.Generator().manual_seed(seed)
+
+    def shaken(part):
+        wrong = torch.rand(len(part), generator=draw) < 0.2
+        return torch.where(wrong, torch.randint(10, part.shape, generator=draw), part)
+
+    train, test = TensorDataset(images, shaken(labels)), TensorDataset(unseen, shaken(truth))
+    with isolated(seed):
+        model = torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)
+        )
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(150):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), train.tensors[1]).backward()
+        optimizer.step()
+    return model.eval(), ForgetSplit.random(train, test, 0.1, seed=seed).with_validation()
+
+
+@pytest.mark.slow
+@pytest.mark.numeric
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_gamma_conditions_and_the_choice_agree_on_records(seed):
+    """They read the same two numbers of the same validation data, so what satisfies one is not refused by another."""
+    model, split = shaky_digits(seed)
+    method = CUP(gamma=1.0, epochs=20, batch_size=16)
+    forgotten = unlearn(model, split, method)
+    original = replace(forgotten, model=model, method=replace(method, gamma=0.0))
+    choice = recommend(model, split, [original, forgotten])
+    # γ = 1 aims at the uncertainty that the choice expects, and is closer to it than the original.
+    assert choice.index == 1
+    assert choice.to_dict()["expected"]["uncertainty"] == pytest.approx(forgotten.history["asked"][-1], abs=1e-6)
+    # A condition sees the AUC that the choice sees, and its first run is that of γ = 1.
+    auc = choice.to_dict()["seen"]["auc"]
+    bound = 0.5 + abs(auc - 0.5) + 1e-6
+    found = unlearn(model, split, method, until={"auc": bound})
+    assert found.met
+    assert len(found.tries) <= 1
+    seen = recommend(model, split, [found]).to_dict()["seen"]
+    assert seen["auc"] == pytest.approx(found.seen.auc, abs=1e-9)
+    # Meeting a bound never takes more forgetting than γ = 1 if that meets it.
+    assert seen["uncertainty"] <= choice.to_dict()["seen"]["uncertainty"] + 1e-6
+    # Final scores come from data that steered nothing.
+    assert found.auc == found.scores.auc

@@ -14,6 +14,7 @@ from gradpivot.runs.training import train_model
 from gradpivot.targets.conditions import Targets
 from gradpivot.targets.controller import search_for
 from gradpivot.testing.problems import Guarded, TinyNet, blobs, trained
+from memorised import memorised, records
 
 QUICK = CUP(epochs=3, batch_size=8)
 
@@ -130,8 +131,22 @@ def test_statistics_of_the_walk_are_those_of_its_weights():
 @pytest.mark.numeric
 def test_the_auc_of_the_test_part_is_told():
     result = unlearn(trained(), split(), QUICK, until="AUC<=99")
-    assert 0.5 <= result.auc <= 1
+    assert 0 <= result.auc <= 1
     assert unlearn(trained(), split(), QUICK, until="UA>=1").auc is None
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("epochs", [8, 60])
+def test_a_search_for_the_auc_of_records_starts_as_gamma_1(epochs):
+    """If γ = 1 reaches its degree and that is not enough, another run starts from the original; else it goes on."""
+    method = CUP(gamma=1.0, epochs=epochs)
+    plain = unlearn(memorised(), records().with_validation(), method)
+    result = unlearn(memorised(), records().with_validation(), method, until="AUC<=50.1")
+    first, second = result.tries[:2]
+    assert (first.method.goal, second.method.goal) == (None, "misclassified")
+    is_reached = plain.missed is None
+    assert is_reached == (epochs == 60)
+    assert second.start.run == (0 if is_reached else 1)
 
 
 @pytest.mark.numeric

@@ -72,8 +72,8 @@ def unlearn(
         compile: Whether to compile the losses with ``torch.compile``.
         replicas: The data-parallel processes. Default: the current process group, all of whose processes must then make
             this call. ``Replicas()`` uses this process alone.
-        scorer: Scores the result. Default: the task's own scorer; else RA, UA, TA and MIA for classifiers, losses on
-            forget and retain data for other models.
+        scorer: Scores the result. Default: the task's own scorer; else :class:`gradpivot.Scores` for classifiers,
+            losses on forget and retain data for other models.
         until: Forget until these conditions hold, and no further: ``{"ua": 0.95}`` (minimum fractions) or ``"UA>=95"``
             (percent). Any registered metric works. Sets CUP's γ.
         keep: Conditions that must still hold, such as ``{"ra": 0.99}``.
@@ -117,7 +117,7 @@ def unlearn(
 
 
 def score(model: nn.Module, split: ForgetSplit, **options: Unpack[Options]) -> Scored:
-    """Score a model: RA, UA, TA and MIA for a classifier, with one forward pass over each set.
+    """Score a model: :class:`gradpivot.Scores` for a classifier, with one forward pass over each set.
 
     Args:
         model: Any model, trained or unlearned.

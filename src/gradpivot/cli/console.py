@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli.torchrun import is_first
-from gradpivot.evaluate import scored_metrics
+from gradpivot.evaluate import headline_metrics
 from gradpivot.runtime import LOG_SECONDS, LogLines, duration
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ __all__ = [
     "watched_sweep", "watched_training",
 ]  # fmt: skip
 
+_TRAINING = frozenset(("forget", "retain"))
+"""Inputs of metrics that do not use test data."""
 _FILE_WIDTH = 200
 """Minimum console width if the output is not a terminal."""
 
@@ -62,14 +64,12 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def scores_line(scores: Scored) -> str:
-    """Format scores in one line, fractions in percent."""
+def scores_line(scores: Scored, kind: str) -> str:
+    """Format scores of this kind of split in one line, fractions in percent."""
     from gradpivot.evaluate import GenerationScores, Scores
 
     if isinstance(scores, Scores):
-        known = scores.to_dict()
-        shown = (m for m in scored_metrics() if m.variant_of is None and m.name in known)
-        return ", ".join(f"{metric.symbol} {metric.text(known[metric.name])}" for metric in shown)
+        return scores.text(kind)
     if not isinstance(scores, GenerationScores):
         return str(scores)
     shares = [f"{name.upper()} {100 * getattr(scores, name):.2f} %" for name in ("ra", "ua")]
@@ -82,8 +82,8 @@ def say_result(result: Result, original: Scored, out: Path) -> None:
         _say_diverged(result.method.label, result.diverged, out, _divergence_advice(result))
         return
     say(
-        f"before  {scores_line(original)}",
-        f"after   {scores_line(result.scores)}",
+        f"before  {scores_line(original, result.kind)}",
+        f"after   {scores_line(result.scores, result.kind)}",
         *([] if result.already_forgotten is None else [f"earlier {result.already_forgotten}"]),
         *_scored_on(result),
         f"{result.method.label}; {result.seconds:.1f} s. The run is in {out}",
@@ -97,10 +97,14 @@ def say_shortfall(result: Result) -> None:
 
 
 def _scored_on(result: Result) -> list[str]:
-    """A note if TA and MIA use only part of the test data."""
+    """A note if the scores on test data use only part of them."""
     if result.provenance["split"].get("validation") != "half of test":
         return []
-    return ["TA and MIA use half of the test data; the other half steered the run."]
+    on_test = [
+        m.symbol for m in headline_metrics(result.kind) if m.variant_of is None and not _TRAINING.issuperset(m.reads)
+    ]
+    names = f"{', '.join(on_test[:-1])} and {on_test[-1]}"
+    return [f"{names} use half of the test data; the other half steered the run."]
 
 
 def _say_diverged(what: str, how: Mapping[str, Any], out: Path, advice: str) -> None:

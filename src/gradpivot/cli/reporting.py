@@ -41,8 +41,10 @@ def _(chosen: options.ReportOptions) -> int:
         write_comparison(comparison, out, False)
         return 0
     say(
-        f"before  {scores_line(comparison.original.scores)}",
-        f"after   diverged: {point.diverged['reason']}" if point.diverged else f"after   {scores_line(point.scores)}",
+        f"before  {scores_line(comparison.original.scores, comparison.kind)}",
+        f"after   diverged: {point.diverged['reason']}"
+        if point.diverged
+        else f"after   {scores_line(point.scores, comparison.kind)}",
         f"{point.label}; {point.seconds:.1f} s",
     )
     return 0

@@ -84,12 +84,14 @@ def _keep_run(problem: Problem, split: ForgetSplit, chosen: options.DemoOptions)
 
 @run.register
 def _(chosen: options.TraceOptions) -> int:
+    from gradpivot.evaluate import scored_metrics
     from gradpivot.results import check_metric, parse_conditions
 
     # Report invalid options before torch is imported and training starts.
     check_options(chosen)
-    parse_conditions(chosen.pick or {})
-    check_metric(chosen.best)
+    known = [metric.name for metric in scored_metrics("class" if chosen.classes else "random")]
+    parse_conditions(chosen.pick or {}, known)
+    check_metric(chosen.best, known)
 
     from gradpivot.api import check_traceable, over_knob
     from gradpivot.methods import make_method
@@ -286,7 +288,7 @@ def _quick_trace(chosen: options.TraceOptions, problem: Problem, split: ForgetSp
         f"{n} points at the cost of {cost.total:.1f} runs with scoring; a sweep of {n} costs {cost.of_sweep(n):.1f}",
         f"Recommended: {traced.points[choice.index].label}",
         choice.reason,
-        f"On held-out test data: {scores_line(unseen)}",
+        f"On held-out test data: {scores_line(unseen, split.kind)}",
     )
     if chosen.pick:
         say_result(picked_result, traced.original, chosen.out)

@@ -138,7 +138,7 @@ def _(chosen: options.RerunOptions) -> int:
         say("The run diverged again; there are no scores to compare")
         return DIVERGED
     try:
-        line = scores_line(read_scores(now))
+        line = scores_line(read_scores(now), after["provenance"]["split"]["kind"])
     except (KeyError, TypeError, ValueError):  # a third-party scorer
         line = json.dumps(now)
     say(f"The same scores to the last digit: {line}")

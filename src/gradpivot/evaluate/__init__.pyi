@@ -20,10 +20,11 @@ from .generators.pictures import Pictures as Pictures
 from .generators.scorer import GeneratorScorer as GeneratorScorer, SampleScorer as SampleScorer
 from .generators.scores import Frechet as Frechet, GenerationScores as GenerationScores
 from .losses import LossScorer as LossScorer, LossScores as LossScores
-from .metrics.metric import Metric as Metric, Verdict as Verdict
+from .metrics.metric import Metric as Metric, Verdict as Verdict, WithIdeal as WithIdeal
 from .metrics.registry import (
     all_metrics as all_metrics,
     find_metric as find_metric,
+    headline_metrics as headline_metrics,
     metrics_digest as metrics_digest,
     register_metric as register_metric,
     scored_metrics as scored_metrics,

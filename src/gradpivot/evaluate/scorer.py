@@ -82,7 +82,7 @@ class Scorer(ABC):
 def scorer_of(
     task: Task, *, retain_scored: int | None = None, workers: int = 0, replicas: Replicas | None = None
 ) -> Scorer:
-    """The task's own scorer, else the default: RA, UA, TA and MIA for classifiers, losses for other models."""
+    """The task's own scorer, else the default: :class:`Scores` for classifiers, losses for other models."""
     from gradpivot.evaluate.classifiers.scorer import ClassifierScorer
     from gradpivot.evaluate.losses import LossScorer
     from gradpivot.tasks import check_task

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate.metrics.registry import all_metrics, find_metric, scored_metrics, standing_metrics
+from gradpivot.evaluate.metrics.metric import Metric
+from gradpivot.evaluate.metrics.registry import (
+    all_metrics,
+    find_metric,
+    headline_metrics,
+    scored_metrics,
+    standing_metrics,
+)
 
 __all__ = ["Scored", "Scores", "wilson_interval"]
 
@@ -66,8 +73,8 @@ class Scores:
         n_forget: Size of the forget set.
         n_retain: Number of retain samples scored.
         n_test: Size of the test set in scope.
-        more: Names and values of further registered metrics. Each is also an attribute (NaN if not measured) and a
-            key in JSON.
+        more: Names and values of further metrics, such as ``auc``, ``uncertainty`` and ``uncertainty_ideal`` (the same
+            on held-out data) for forgotten records. Each is also an attribute (NaN if not measured) and a key in JSON.
     """
 
     ra: float
@@ -84,7 +91,21 @@ class Scores:
     n_test: int
     more: tuple[tuple[str, float], ...] = ()
 
-    if not TYPE_CHECKING:  # so that mypy still reports misspelt attributes
+    if TYPE_CHECKING:
+
+        @property
+        def auc(self) -> float:
+            """AUC of telling forgotten records from held-out data by confidence."""
+
+        @property
+        def uncertainty(self) -> float:
+            """Mean 1 − p(true label) on the forget set."""
+
+        @property
+        def uncertainty_ideal(self) -> float:
+            """The same on held-out data."""
+
+    else:  # so that mypy still reports misspelt attributes
 
         def __getattr__(self, name: str) -> float:
             for known, value in self.more:
@@ -96,8 +117,14 @@ class Scores:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics used by Δ and H."""
+        """The metrics used by Δ and H for classes; for records see :func:`gradpivot.evaluate.standing_metrics`."""
         return standing_metrics()
+
+    def text(self, kind: str) -> str:
+        """One line for display: the measured headline metrics of this kind of split, fractions in percent."""
+        known = self.to_dict()
+        shown = (m for m in headline_metrics(kind) if m.variant_of is None and m.name in known)
+        return ", ".join(_described(metric, known) for metric in shown)
 
     @classmethod
     def from_measurements(cls, values: dict[str, Any]) -> Scores:
@@ -107,9 +134,9 @@ class Scores:
         return cls(**{name: values[name] for name in known if name in values}, more=more)
 
     @classmethod
-    def of_diverged(cls) -> Scores:
+    def of_diverged(cls, kind: str = "class") -> Scores:
         """The scores assigned to a diverged run: zeros, and the worst value of each further metric."""
-        further = (m for m in scored_metrics() if m.name not in _names() and math.isfinite(m.worst))
+        further = (m for m in scored_metrics(kind) if m.name not in _names() and math.isfinite(m.worst))
         return cls(
             ra=0.0, ua=0.0, ta=0.0, mia=0.0, mia_accuracy=0.0, mia_determined=False, mia_svc=0.0, mia_svc_accuracy=0.0,
             mia_svc_determined=False, n_forget=0, n_retain=0, n_test=0, more=tuple((m.name, m.worst) for m in further),
@@ -150,6 +177,12 @@ class Scores:
         if part is None:
             raise GradPivotError(f"{metric} is not a fraction of a set, so it has no Wilson interval")
         return wilson_interval(float(getattr(self, metric)), getattr(self, f"n_{part}"))
+
+
+def _described(metric: Metric, known: Mapping[str, Any]) -> str:
+    """A score with its name and, if it was measured, its ideal."""
+    text, ideal = f"{metric.symbol} {metric.text(known[metric.name])}", known.get(f"{metric.name}_ideal")
+    return text if ideal is None else f"{text} ({metric.against} {metric.text(ideal)})"
 
 
 @functools.cache

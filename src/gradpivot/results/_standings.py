@@ -85,7 +85,7 @@ class Table(ComparedTable[Series]):
         }
 
     def _paper_dict(self, row: Series) -> dict[str, Any]:
-        values = {measure: self.paper(row, measure) for measure in measures()}
+        values = {measure: self.paper(row, measure) for measure in measures(self.kind)}
         return {measure: value.to_dict() for measure, value in values.items() if value}
 
 
@@ -136,8 +136,8 @@ def _table(group: Group, beside: str | None) -> Table:
     own = counterpart(problem, task)
     references |= _paper_references(task, own, places - set(references), notes)
     # The same for all sets of a table: averages of H over other numbers of metrics mean nothing.
-    metrics = determined_metrics(standing_metrics(), *(p.scores for p in references.values() if not p.diverged))
-    left_out = tuple(name for name in standing_metrics() if name not in metrics)
+    metrics = determined_metrics(standing_metrics(kind), *(p.scores for p in references.values() if not p.diverged))
+    left_out = tuple(name for name in standing_metrics(kind) if name not in metrics)
 
     def row(name: str, role: Role, runs: Sets) -> Series | None:
         return gather(name, role, kind, runs, references, places, metrics) if runs else None

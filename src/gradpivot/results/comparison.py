@@ -10,7 +10,7 @@ from typing import Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.results._json import select
-from gradpivot.results.frontier import Frontier, Point, determined_metrics
+from gradpivot.results.frontier import Frontier, Point, compared_metrics, determined_metrics
 
 __all__ = ["COMPARISON_SCHEMA", "Comparison"]
 
@@ -38,15 +38,25 @@ class Comparison:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def kind(self) -> str:
+        """The kind of split; ``class`` if the comparison does not name one."""
+        first = self.frontiers[0].kind if self.frontiers else "class"
+        return str(self.problem.get("kind", first))
+
+    @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics of H and Δ: RA, UA, TA and, if determined for the retrained model, MIA."""
+        """The metrics of H and Δ that are determined for the retrained model."""
         retrained = self.retrained.scores if self.retrained else None
-        return determined_metrics(self.original.scores.metrics, retrained, *(f.reference for f in self.frontiers))
+        return determined_metrics(self._every_metric, retrained, *(f.reference for f in self.frontiers))
 
     @property
     def undetermined(self) -> tuple[str, ...]:
-        """The metrics that H and Δ leave out."""
-        return tuple(name for name in self.original.scores.metrics if name not in self.metrics)
+        """The metrics that H and Δ leave out because they are undetermined."""
+        return tuple(name for name in self._every_metric if name not in self.metrics)
+
+    @property
+    def _every_metric(self) -> tuple[str, ...]:
+        return compared_metrics(self.original.scores, self.kind)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary with its schema version."""

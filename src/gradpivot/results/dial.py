@@ -13,7 +13,7 @@ from typing import Any
 
 from gradpivot.results._estimate import Estimate, estimate, spearman
 from gradpivot.results._json import plain, select
-from gradpivot.results.frontier import Point, varying
+from gradpivot.results.frontier import Point, compared_metrics, varying
 
 __all__ = ["DialCurve", "dials", "sort_key"]
 
@@ -60,12 +60,13 @@ class DialCurve:
         }
 
 
-def dials(sets: Sequence[Sequence[Point]], knob: str = "gamma") -> list[DialCurve]:
+def dials(sets: Sequence[Sequence[Point]], knob: str = "gamma", kind: str = "class") -> list[DialCurve]:
     """The dial curves of a series, one for each combination of other settings with at least three knob values.
 
     Args:
         sets: The runs of each (forget, seed) set.
         knob: Name of the setting. Runs with another knob are left out.
+        kind: Kind of split that was forgotten.
     """
     families: dict[str, dict[int, list[Point]]] = {}
     for index, points in enumerate(sets):
@@ -79,11 +80,11 @@ def dials(sets: Sequence[Sequence[Point]], knob: str = "gamma") -> list[DialCurv
         if len({p.knob for line in lines.values() for p in line}) >= MIN_KNOB_VALUES
     ]
     names = varying([next(iter(lines.values()))[0] for lines in curves], knob)
-    found = [_dial(list(lines.values()), knob, names) for lines in curves]
+    found = [_dial(list(lines.values()), knob, names, kind) for lines in curves]
     return sorted(found, key=lambda dial: [sort_key(value) for value in dial.others.values()])
 
 
-def _dial(lines: Sequence[Sequence[Point]], knob: str, names: Sequence[str]) -> DialCurve:
+def _dial(lines: Sequence[Sequence[Point]], knob: str, names: Sequence[str], kind: str) -> DialCurve:
     runs = [point for line in lines for point in line]
     columns: dict[float, list[Point]] = {}
     for point in runs:
@@ -91,13 +92,14 @@ def _dial(lines: Sequence[Sequence[Point]], knob: str, names: Sequence[str]) -> 
     values = tuple(sorted(columns))
     finite = [sorted((p for p in line if not p.diverged), key=lambda p: p.knob or 0.0) for line in lines]
     jumps = [max(abs(b.scores.ua - a.scores.ua) for a, b in pairwise(line)) for line in finite if len(line) > 1]
+    metrics = compared_metrics(runs[0].scores, kind)
     diverged = tuple(sum(p.diverged is not None for p in columns[value]) for value in values)
     return DialCurve(
         knob=knob, others={name: runs[0].settings.get(name) for name in names}, values=values,
         rho=estimate(spearman([p.knob or 0.0 for p in line], [p.scores.ua for p in line]) for line in finite),
         jump=estimate(jumps), largest_jump=max(jumps, default=None),
         finite=1 - sum(diverged) / len(runs), runs=len(runs), sets=len(lines),
-        scores={m: tuple(_column(columns[value], m) for value in values) for m in runs[0].scores.metrics},
+        scores={m: tuple(_column(columns[value], m) for value in values) for m in metrics},
         diverged=diverged,
     )  # fmt: skip
 

@@ -7,12 +7,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import GenerationScores, LossScores, Scored, Scores, find_metric, standing_metrics
+from gradpivot.evaluate import (  # fmt: skip
+    GenerationScores,
+    LossScores,
+    Scored,
+    Scores,
+    find_metric,
+    scored_metrics,
+    standing_metrics,
+)
 from gradpivot.results._json import plain, select
 from gradpivot.results.pareto import distance, hypervolume, nondominated
 from gradpivot.results.selection import check_metric, parse_conditions
 
-__all__ = ["Frontier", "Point", "determined_metrics", "read_scores", "varying"]
+__all__ = ["Frontier", "Point", "compared_metrics", "determined_metrics", "read_scores", "varying"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +80,11 @@ def varying(points: Sequence[Point], *besides: str | None) -> list[str]:
     return [name for name in names if len({repr(point.settings.get(name)) for point in points}) > 1]
 
 
+def compared_metrics(scores: Scored, kind: str) -> tuple[str, ...]:
+    """The metrics of H and Δ for such scores of models that forgot this kind of split."""
+    return standing_metrics(kind) if isinstance(scores, Scores) else scores.metrics
+
+
 def determined_metrics(metrics: Sequence[str], *references: Scored | None) -> tuple[str, ...]:
     """The metrics without those that are undetermined for a reference, which H, Δ and rankings leave out.
 
@@ -115,17 +128,17 @@ class Frontier:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Default metrics of H and Δ: RA, UA, TA and MIA, if determined for the reference; else fidelity and UA."""
+        """Default metrics of H and Δ: RA, UA, TA and, for classes and if determined, MIA; else fidelity and UA."""
         return determined_metrics(self._every_metric, self.reference)
 
     @property
     def _every_metric(self) -> tuple[str, ...]:
-        return self.points[0].scores.metrics if self.points else standing_metrics()
+        return compared_metrics(self.points[0].scores, self.kind) if self.points else standing_metrics(self.kind)
 
     def vectors(self, metrics: tuple[str, ...] | None = None) -> list[tuple[float, ...]]:
         """The points as vectors in which higher is better.
 
-        For class-wise forgetting these are the scores. Otherwise a higher UA or MIA is not better: the ideal is the
+        For class-wise forgetting these are the scores. Otherwise a higher UA is not better: the ideal is the
         retrained model, and each component is ``1 − |A(retrain) − A(θ)|``. Diverged runs are zero.
 
         Raises:
@@ -180,13 +193,15 @@ class Frontier:
         Raises:
             GradPivotError: If no point meets the condition.
         """
-        conditions = parse_conditions(condition)
-        name = check_metric(best)
+        known = [metric.name for metric in scored_metrics(self.kind)]
+        conditions = parse_conditions(condition, known)
+        name = check_metric(best, known)
         finite = [p for p in self.points if not p.diverged]
         met = [p for p in finite if all(c.holds(p.scores) for c in conditions)]
         if met:
-            sign = 1 if find_metric(name).is_higher else -1
-            return max(met, key=lambda p: sign * float(getattr(p.scores, name)))
+            metric = find_metric(name)
+            sign = 1 if metric.is_higher else -1
+            return max(met, key=lambda p: sign * metric.folded(float(getattr(p.scores, name))))
         wanted = ", ".join(str(c) for c in conditions)
         if not finite:
             raise GradPivotError(f"no point of {self.name} is finite; lower lr or set max_norm")
@@ -207,7 +222,7 @@ class Frontier:
             **select(self, "name", "method", "knob", "kind", "reference"),
             "hypervolume": self.hypervolume() if judged else None,
             "hypervolume_without_mia": self.hypervolume(standing_metrics(attacks=False))
-            if judged and self._every_metric == standing_metrics()
+            if judged and self._every_metric == standing_metrics(self.kind)
             else None,
             "delta": self.distance() if self.reference and self.points else None,
             "points": plain(self.points),

@@ -42,11 +42,14 @@ class Condition:
         """Whether ``scores``, an object with the metric as an attribute, meets the bound."""
         slack = _ROUNDING if self.comparison == "<=" else -_ROUNDING
         bound = self.bound + (slack if "=" in self.comparison else 0.0)
-        return _COMPARISONS[self.comparison](float(getattr(scores, self.metric)), bound)
+        return _COMPARISONS[self.comparison](self._value(scores), bound)
 
     def miss(self, scores: Any) -> float:
         """By how much ``scores`` misses the bound; 0 if it meets it."""
-        return 0.0 if self.holds(scores) else abs(float(getattr(scores, self.metric)) - self.bound)
+        return 0.0 if self.holds(scores) else abs(self._value(scores) - self.bound)
+
+    def _value(self, scores: Any) -> float:
+        return find_metric(self.metric).folded(float(getattr(scores, self.metric)))
 
 
 def parse_conditions(text: str | Mapping[str, float], metrics: Sequence[str] | None = None) -> tuple[Condition, ...]:

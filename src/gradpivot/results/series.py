@@ -34,12 +34,12 @@ SET_MEASURES = (
 )  # fmt: skip
 
 
-def measures() -> tuple[str, ...]:
+def measures(kind: str = "class") -> tuple[str, ...]:
     """Names of the measures of a set: scores of the shown run, Δ, H, mean time per run and total time.
 
     The mean time leaves out diverged runs, which stopped early.
     """
-    return (*(metric.name for metric in scored_metrics()), *SET_MEASURES)
+    return (*(metric.name for metric in scored_metrics(kind)), *SET_MEASURES)
 
 
 def axes(clean: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -140,7 +140,7 @@ class Series(JudgedSeries[SolutionSet]):
                 **{name: [getattr(s, name) for s in self.sets] for name in ("forget", "seed", "runs")},
                 "whole": [s.runs == self.largest for s in self.sets],
                 "diverged": [s.diverged for s in self.sets],
-                **{name: [s.values[name] for s in self.sets] for name in measures()},
+                **{name: [s.values[name] for s in self.sets] for name in self.measures},
             },
         }
 
@@ -168,10 +168,10 @@ def gather(
     whole = whole_sets(sets)
     return Series(
         name=name, role=role, method=method, sets=sets,
-        measures={m: _measure(whole, m) for m in measures()},
-        classes=_classes(whole),
+        measures={m: _measure(whole, m) for m in measures(kind)},
+        classes=_classes(whole, measures(kind)),
         missing=tuple(sorted(places - set(runs), key=place_order)),
-        dials=tuple(dials([s.frontier.points for s in whole])) if role == "run" else (),
+        dials=tuple(dials([s.frontier.points for s in whole], kind=kind)) if role == "run" else (),
         retrain_ratio=_retrain_ratio(whole, "seconds"), space_ratio=_retrain_ratio(whole, "space_seconds"),
     )  # fmt: skip
 
@@ -210,7 +210,7 @@ def _evaluate_set(
     values: dict[str, float | None] = {
         **{
             metric.name: _value(points[shown], metric.name) if shown is not None else None
-            for metric in scored_metrics()
+            for metric in scored_metrics(kind)
         },
         **{m: float(raw[shown, i]) for i, m in enumerate(every) if shown is not None},
         **{m: None if lengths is None else float(lengths.min()) for m, lengths in distances.items()},
@@ -265,11 +265,11 @@ def _means(values: Iterable[tuple[Any, float | None]]) -> list[float]:
     return [math.fsum(group) / len(group) for group in groups.values()]
 
 
-def _classes(sets: Sequence[SolutionSet]) -> dict[str, dict[str, Estimate | None]]:
+def _classes(sets: Sequence[SolutionSet], names: Sequence[str]) -> dict[str, dict[str, Estimate | None]]:
     groups: dict[str, list[SolutionSet]] = {}
     for s in sets:
         groups.setdefault(s.forget, []).append(s)
-    return {forget: {m: estimate(s.values[m] for s in group) for m in measures()} for forget, group in groups.items()}
+    return {forget: {m: estimate(s.values[m] for s in group) for m in names} for forget, group in groups.items()}
 
 
 def _retrain_ratio(sets: Sequence[SolutionSet], measure: str) -> float | None:

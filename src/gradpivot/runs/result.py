@@ -30,8 +30,8 @@ class Result:
 
     Attributes:
         model: The new model; the last finite weights if the run diverged.
-        scores: Scores from the run's scorer. For a classifier RA, UA, TA and MIA as fractions; zeros if the run
-            diverged.
+        scores: Scores from the run's scorer. For a classifier RA, UA, TA and MIA as fractions, and AUC and uncertainty
+            of forgotten records; zeros if the run diverged.
         method: The method and its settings.
         history: Telemetry, one list per column, one entry per step.
         seconds: Unlearning time, including preparation but not evaluation.
@@ -57,10 +57,19 @@ class Result:
     already_forgotten: AlreadyForgotten | None = None
 
     def __repr__(self) -> str:
-        shares = [f"{name.upper()} {100 * getattr(self.scores, name):.2f} %" for name in self.scores.metrics]
-        scores = ", ".join(shares) or str(self.scores)
-        outcome = f"diverged at step {self.diverged['step']}" if self.diverged else scores
+        outcome = f"diverged at step {self.diverged['step']}" if self.diverged else self._scores_text()
         return f"{type(self).__name__}({self.method.label}: {outcome}; {self.seconds:.1f} s)"
+
+    def _scores_text(self) -> str:
+        if isinstance(self.scores, Scores):
+            return self.scores.text(self.kind)
+        shares = [f"{name.upper()} {100 * getattr(self.scores, name):.2f} %" for name in self.scores.metrics]
+        return ", ".join(shares) or str(self.scores)
+
+    @property
+    def kind(self) -> str:
+        """Kind of split: ``class``, ``random``, ``index`` or ``predicate``."""
+        return str(self.provenance["split"]["kind"])
 
     @property
     def asked_ua(self) -> float | None:
@@ -106,7 +115,7 @@ class Result:
         return f"{outcome}: {self._advice(unchanged)}"
 
     def _advice(self, unchanged: bool) -> str:
-        steps, kind = len(self.history.get("step", ())), self.provenance["split"]["kind"]
+        steps, kind = len(self.history.get("step", ())), self.kind
         if steps < FEW_STEPS:
             return f"{steps} steps are few; use more epochs"
         landed = (self.history.get("landed") or [None])[-1]

@@ -5,10 +5,9 @@ held-out data, because a retrained model has not seen the forget set either:
 
 - RA*: the original's RA. Both models are trained on the retain set with the same recipe.
 - TA*: the original's accuracy on validation data, without the forgotten classes for class-wise forgetting.
-- UA*: 1 for whole classes, because a model does not predict a class it has never seen. For other forget sets the
-  original's error on validation data.
-- MIA*: 1 for whole classes. For other forget sets the fraction of validation samples that the attack classifies as
-  non-members, cross-fitted.
+- UA* and MIA* of whole classes: 1, because a model does not predict a class it has never seen.
+- UNCERTAINTY* of records: the original's mean uncertainty on validation data, at which γ = 1 aims.
+- AUC* of records: anything that ``until="AUC<=55"`` accepts, 45 to 55 %, because smaller differences are mostly noise.
 
 The recommended point has the smallest Δ̂ = ‖A* − A(θ)‖. If the attack cannot tell the original's retain samples from
 validation data (balanced accuracy below 55 %), MIA is undetermined and Δ̂ leaves it out. All scores are on forget,
@@ -24,11 +23,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from gradpivot.data import shuffled
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.evaluate import SetPredictions, evaluate, fixed_subset, predictions, threshold_attack
+from gradpivot.evaluate import evaluate, find_metric, fixed_subset, predictions, threshold_attack
 from gradpivot.results import distance
 from gradpivot.runtime import evaluating
 from gradpivot.targets.looking import steering_split
@@ -45,9 +42,14 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "Expected", "choose", "expected_scores", "recommend"]
 
 Row = tuple[float, ...]
-"""RA, UA, TA and MIA, as fractions."""
-EXPECTED = ("ra", "ua", "ta", "mia")
-"""The metrics that can be estimated for a retrained model; see the module docstring."""
+"""The scores of :func:`expected_metrics`, as fractions."""
+AUC_TOLERANCE = 0.05
+"""An AUC within this distance of its ideal counts as ideal, as for ``until="AUC<=55"``."""
+
+
+def expected_metrics(kind: str) -> tuple[str, ...]:
+    """The metrics that can be estimated for a retrained model; see the module docstring."""
+    return ("ra", "ua", "ta", "mia") if kind == "class" else ("ra", "uncertainty", "ta", "auc")
 
 
 class Expected(NamedTuple):
@@ -55,11 +57,18 @@ class Expected(NamedTuple):
 
     row: Row
     mia_determined: bool
+    tolerance: Row = (0.0, 0.0, 0.0, 0.0)
+    """Differences to A* that count as none."""
 
     @property
     def used(self) -> int:
         """Number of leading scores that Δ̂ uses: MIA comes last."""
         return len(self.row) if self.mia_determined else len(self.row) - 1
+
+    def gaps(self, seen: Row) -> Row:
+        """The differences to A* that count, without a score that Δ̂ leaves out."""
+        parts = zip(seen, self.row, self.tolerance, strict=True)
+        return tuple(max(0.0, abs(score - wanted) - free) for score, wanted, free in parts)[: self.used]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +82,7 @@ class Choice:
         seen: The scores of the chosen model on the same data.
         estimate: Δ̂, the distance between the two, as a fraction.
         kind: Kind of split: ``class``, ``random``, ``index`` or ``predicate``.
-        mia_determined: Whether Δ̂ uses MIA.
+        mia_determined: Whether the last score, which an attack gives, takes part; True for records.
     """
 
     index: int
@@ -89,8 +98,8 @@ class Choice:
         return {
             "index": self.index,
             "settings": self.result.method.to_dict(),
-            "expected": dict(zip(EXPECTED, self.expected, strict=True)),
-            "seen": dict(zip(EXPECTED, self.seen, strict=True)),
+            "expected": self._named(self.expected),
+            "seen": self._named(self.seen),
             "estimate": self.estimate,
             "mia_determined": self.mia_determined,
             "reason": self.reason,
@@ -105,11 +114,17 @@ class Choice:
             else "it would treat the forgotten samples like held-out data"
         )
         return (
-            f"{self.result.method.label} scores {_format_row(self.seen)}. That is closest to what a retrained model "
-            f"should score, {_format_row(self.expected)}: {why} and keep the accuracy on the rest. The distance is "
+            f"{self.result.method.label} scores {self._text(self.seen)}. That is closest to what a retrained model "
+            f"should score, {self._text(self.expected)}: {why} and keep the accuracy on the rest. The distance is "
             f"{100 * self.estimate:.2f} points"
             + ("" if self.mia_determined else " without MIA, which is undetermined here")
         )
+
+    def _named(self, row: Row) -> dict[str, float]:
+        return dict(zip(expected_metrics(self.kind), row, strict=True))
+
+    def _text(self, row: Row) -> str:
+        return ", ".join(f"{find_metric(name).symbol} {100 * score:.2f}" for name, score in self._named(row).items())
 
 
 def recommend(
@@ -142,17 +157,18 @@ def recommend(
     expected = expected_scores(model, steering, task, workers=workers, retain_scored=retain_scored, replicas=replicas)
     score = partial(_row, steering, task=task, workers=workers, retain_scored=retain_scored, replicas=replicas)
     rows = [None if candidate.diverged else score(candidate.model) for candidate in candidates]
-    used = expected.used
-    shown = [row and row[:used] for row in rows]
-    index = choose(shown, expected.row[:used], [_intensity(candidate) for candidate in candidates])
-    seen = rows[index]
+    gaps = [row and expected.gaps(row) for row in rows]
+    perfect = (0.0,) * expected.used
+    index = choose(gaps, perfect, [_intensity(candidate) for candidate in candidates])
+    seen, missed = rows[index], gaps[index]
     assert seen is not None
+    assert missed is not None
     return Choice(
         index=index,
         result=candidates[index],
         expected=expected.row,
         seen=seen,
-        estimate=distance(seen[:used], expected.row[:used]),
+        estimate=distance(missed, perfect),
         kind=split.kind,
         mia_determined=expected.mia_determined,
     )
@@ -185,7 +201,7 @@ def expected_scores(
     retain_scored: int | None = None,
     replicas: Replicas | None = None,
 ) -> Expected:
-    """A* = (RA*, UA*, TA*, MIA*), from the original model and held-out data; see the module docstring.
+    """A* from the original model and held-out data; see the module docstring.
 
     Args:
         original: The model before unlearning.
@@ -201,27 +217,13 @@ def expected_scores(
         retain = predict(steering.train, kept)
         unseen = predict(steering.test, steering.test_indices)
     ra, ta = float(retain.correct.mean()), float(unseen.correct.mean())
-    known = _members(retain, len(unseen.confidence))
+    if steering.kind != "class":
+        # The same numbers as for γ = 1 and for conditions on AUC.
+        uncertainty, auc = float(1 - unseen.confidence.mean()), find_metric("auc").low
+        return Expected((ra, uncertainty, ta, auc), True, (0.0, 0.0, 0.0, AUC_TOLERANCE))
+    known = shuffled(retain.confidence, 0, "members")[: len(unseen.confidence)]
     determined = threshold_attack(known, unseen.confidence, known).determined
-    if steering.kind == "class":
-        return Expected((ra, 1.0, ta, 1.0), determined)
-    return Expected((ra, 1 - ta, ta, _nonmember_share(retain, unseen)), determined)
-
-
-def _members(retain: SetPredictions, count: int) -> np.ndarray:
-    return shuffled(retain.confidence, 0, "members")[:count]
-
-
-def _nonmember_share(retain: SetPredictions, unseen: SetPredictions) -> float:
-    """Fraction of held-out samples that the attack classifies as non-members, cross-fitted on two halves."""
-    order = shuffled(np.arange(len(unseen.confidence)), 0, "attack halves")
-    halves = [unseen.confidence[part] for part in np.array_split(order, 2)]
-    if len(halves[1]) == 0:
-        raise GradPivotError("there is one validation sample, but the attack needs two; use more validation data")
-    shares = []
-    for fitted, judged in (halves, halves[::-1]):
-        shares.append(threshold_attack(_members(retain, len(fitted)), fitted, judged).share)
-    return float(np.mean(shares))
+    return Expected((ra, 1.0, ta, 1.0), determined)
 
 
 def _row(
@@ -237,13 +239,9 @@ def _row(
         scores = evaluate(model, steering, task, workers=workers, retain_scored=retain_scored, replicas=replicas)
     except NonFiniteError:
         return None
-    return scores.vector(EXPECTED)
+    return scores.vector(expected_metrics(steering.kind))
 
 
 def _intensity(candidate: Result) -> float:
     knob = getattr(candidate.method, candidate.method.active_knob) if candidate.method.active_knob else None
     return float(knob) if isinstance(knob, int | float) else math.inf
-
-
-def _format_row(row: Row) -> str:
-    return ", ".join(f"{name.upper()} {100 * score:.2f}" for name, score in zip(EXPECTED, row, strict=True))

@@ -36,6 +36,7 @@ class Seen:
         auc: float | None
         margin_auc: float | None
         rmia: float | None
+        uncertainty: float | None
         recovery: float | None
         relearn: float | None
     else:
@@ -64,7 +65,7 @@ class Seen:
 
 def shortfall(condition: Condition, seen: Seen) -> float:
     """By how much a score misses its bound; negative if the condition holds."""
-    value: float = getattr(seen, condition.metric)
+    value = find_metric(condition.metric).folded(getattr(seen, condition.metric))
     return condition.bound - value if condition.comparison.startswith(">") else value - condition.bound
 
 
@@ -115,6 +116,11 @@ class Targets:
         """Whether forgetting more can violate a condition of ``until``."""
         return any(condition.comparison.startswith("<") for condition in self.until)
 
+    @property
+    def are_about_records(self) -> bool:
+        """Whether ``until`` compares the forget set with held-out data only, as γ does for records."""
+        return all("unseen" in find_metric(name).reads for name in self.metrics_until)
+
     def asked_ua(self) -> float | None:
         """The minimum UA in ``until``; None if ``until`` has any other condition."""
         if any(c.metric != "ua" or not c.comparison.startswith(">") for c in self.until):
@@ -133,7 +139,7 @@ class Targets:
                 raise GradPivotError(
                     f"no model can meet {condition}: {metric_name(metric.name)} is {metric.range_text()}"
                 )
-            if condition.comparison.startswith(">") and not metric.is_higher and metric.ideal == metric.least:
+            if condition.comparison.startswith(">") and not metric.is_higher and metric.ideal == metric.low:
                 raise GradPivotError(
                     f"{condition} requires a bad score; lower is better and the ideal {metric_name(metric.name)} is "
                     f"{metric.scale * metric.ideal:g} {metric.unit}, write {metric_name(metric.name)}<="
@@ -150,7 +156,7 @@ def _meetable(conditions: Iterable[Condition]) -> bool:
     low, high, open_low, open_high = -math.inf, math.inf, False, False
     for condition in conditions:
         metric = find_metric(condition.metric)
-        low, high = max(low, metric.least), min(high, metric.most)
+        low, high = max(low, metric.low), min(high, metric.most)
         if condition.comparison.startswith(">") and condition.bound >= low:
             low, open_low = (condition.bound, condition.comparison == ">" or (open_low and condition.bound == low))
         if condition.comparison.startswith("<") and condition.bound <= high:

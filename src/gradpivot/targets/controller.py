@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from gradpivot.targets.conditions import Seen, Targets
 from gradpivot.targets.finished import Shelf
 from gradpivot.targets.looking import Looker, Looks, check_measurable, steering_split
 from gradpivot.targets.scored import ScoreLooker
-from gradpivot.targets.search import MOST_RUNS, Found, Search, Try
+from gradpivot.targets.search import MOST_RUNS, Found, GoalName, Search, Try
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,7 +44,7 @@ class Targeted(Result):
         steered_on: Number of samples of each set used by the search, and the source of the validation data.
         tries: The runs of the search; empty if the original meets the target.
         cost: Cost of the search, including measurements, in plain runs of the method.
-        on_test: Test scores that conditions refer to but ``scores`` does not contain, such as AUC.
+        on_test: Test scores that conditions refer to and that are measured on request, such as AUC.
     """
 
     targets: Targets
@@ -101,19 +101,19 @@ def unlearn_until(prepared: Prepared, targets: Targets) -> Targeted:
     """
     model, split, method, running = prepared.model, prepared.split, prepared.method, prepared.running
     asked = targets.metrics_until | targets.metrics_keep
-    requested: set[str] = set()
+    requested: frozenset[str] = frozenset()
     if isinstance(prepared.scorer, ClassifierScorer):
-        requested = {name for name in asked if find_metric(name).on_request}
+        requested = frozenset(name for name in asked if find_metric(name).on_request)
         # Check both: the search uses the validation data, the final scores the test data.
         check_measurable(steering_split(split), asked, "validation", running.references)
         check_measurable(split, asked, "test", running.references)
     found, looker = search_for(model, split, method, targets, running)
     unlearned = time.perf_counter()
     scores, pictures = prepared.scorer.examine(found.model, split)
-    on_test: dict[str, float] = {}
-    if requested:
-        values = _classifier_looker(split, running, 1.0).look(found.model, requested).to_dict()
-        on_test = {name: values[name] for name in requested}
+    on_test = {name: value for name, value in scores.to_dict().items() if name in requested}
+    if missing := requested - on_test.keys():
+        values = _classifier_looker(split, running, 1.0).look(found.model, missing).to_dict()
+        on_test |= {name: values[name] for name in missing}
     if running.checkpoint is not None and not running.keep_checkpoint:
         forget_checkpoints(running.checkpoint, running.replicas)
     last = found.tries[found.place.run - 1].method if found.place.run else method
@@ -156,12 +156,15 @@ def search_for(
         if finished is not None:
             return finished
         loop = running.loop(shelf.in_flight(number))
-        outcome = loop.run(chosen, start, running.task, steering, key=key)
+        # The goal of records is measured on the same data as the conditions.
+        outcome = loop.run(chosen, start, running.task, replace(steering, validation=steering.test), key=key)
         shelf.put(number, key, outcome)
         return outcome
 
     settle = partial(running.settle, method, steering, model)
-    return Search(model, method, targets, looker, run, settle).go(), looker
+    as_gamma = targets.are_about_records and method.uses_validation(split.kind, running.task)
+    first_goal: GoalName | None = getattr(method, "goal", None) if as_gamma else "misclassified"
+    return Search(model, method, targets, looker, run, settle, first_goal).go(), looker
 
 
 def _make_looker(split: ForgetSplit, running: Running, plain: float, targets: Targets) -> Looks:

@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gradpivot.dial import Segment, gamma_for
 from gradpivot.methods import SteerableDescent
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gradpivot.results import Condition
     from gradpivot.targets.looking import Looks
 
-__all__ = ["BUDGET", "Found", "Place", "Run", "Search", "Try"]
+__all__ = ["BUDGET", "Found", "GoalName", "Place", "Run", "Search", "Try"]
 
 BUDGET = 3.0
 """Maximum cost of a search, in plain runs."""
@@ -45,8 +45,11 @@ MAX_MEASUREMENTS = 8
 """Maximum number of measurements along a line."""
 REPAIR_SHARE = 0.4
 """Maximum length of a repair run, as a share of a plain run."""
+REACHED_SHARE = 0.9
+"""A run with this share of the requested increase has reached its degree."""
 _SCAN = (0.75, 0.5, 0.25)
 
+GoalName = Literal["misclassified", "unseen"]
 Run = Callable[[int, "Method", "nn.Module"], "Outcome"]
 """Executes run number n of a method without changing the model."""
 
@@ -133,6 +136,8 @@ class Search:
         looker: Measures scores.
         run: Executes a run.
         settle: Called after interpolating weights, for example to recompute BatchNorm statistics.
+        first_goal: Goal of the first run. If it reaches a goal other than ``misclassified``, but not ``until``, the
+            second run starts from the original again.
     """
 
     def __init__(
@@ -143,9 +148,11 @@ class Search:
         looker: Looks,
         run: Run,
         settle: Callable[[nn.Module], None],
+        first_goal: GoalName | None = "misclassified",
     ) -> None:
         self._original, self._method, self._targets = model, method, targets
         self._looker, self._run, self._settle = looker, run, settle
+        self._first_goal = first_goal
         self._budget = BUDGET if looker.is_limited else math.inf
         self._until = targets.metrics_until | {"ua"}
         self._lines: list[tuple[Segment, Outcome]] = []
@@ -170,7 +177,7 @@ class Search:
             method = self._next_method(place, reached)
             if method is None:
                 break
-            place, reached = self._execute(method, place)
+            place, reached = self._execute(method, self._places[0] if self._goes_beyond(reached) else place)
         met = reached and self._kept(place)
         binding, binding_seen = (None, None) if met else self._binding(place)
         if not met:
@@ -203,8 +210,9 @@ class Search:
         assert isinstance(self._method, SteerableDescent)
         # Use the full retain-loss budget: ``keep`` limits the damage.
         budget = 1.0 if self._method.budget is None else self._method.budget
-        # Conditions are on UA, and may require more forgetting than the goal ``unseen`` reaches.
-        method = replace(self._method, gamma=self._gamma(place, reached), budget=budget, goal="misclassified")
+        # Conditions may require more forgetting than the goal ``unseen`` reaches; see :meth:`_goes_beyond`.
+        goal = "misclassified" if self._tries else self._first_goal
+        method = replace(self._method, gamma=self._gamma(place, reached), budget=budget, goal=goal)
         if not self._tries:
             return method
         remaining = self._budget - self.cost - self._walk_back_cost - self._retreat_cost
@@ -222,6 +230,16 @@ class Search:
         fell_short = bool(self._tries) and not reached
         aim = 1.0 if required is None or fell_short else required + OVERSHOOT
         return round(gamma_for((min(aim, 1.0) - degree) / (1 - degree)), 4) if degree < 1 else 0.0
+
+    def _goes_beyond(self, reached: bool) -> bool:
+        """Whether the first run reached the degree of its own goal, but that was not enough."""
+        if reached or len(self._tries) != 1 or self._first_goal == "misclassified":
+            return False
+        history = self._lines[0][1].history
+        if not history.get("asked"):
+            return False
+        start, asked, end = (history[name][-1] for name in ("start", "asked", "reached"))
+        return bool(end - start >= REACHED_SHARE * (asked - start))
 
     def _execute(self, method: Method, start: Place) -> tuple[Place, bool]:
         """Execute a run and walk back; returns the place and whether ``until`` holds there."""

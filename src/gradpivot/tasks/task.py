@@ -109,7 +109,7 @@ class Task(ABC):
         return objective
 
     def scorer(self) -> Scorer | None:
-        """How to score models; None for the default: RA, UA, TA and MIA if they predict labels, losses otherwise."""
+        """How to score models; None for the default: accuracies and attacks if they predict labels, else losses."""
         return None
 
     def probe(self, model: nn.Module, batch: Any) -> Predictions | None:

@@ -36,7 +36,8 @@ def test_accuracies_are_the_plain_ones(kind):
     )  # fmt: skip
 
 
-def test_one_forward_pass_serves_everything():
+@pytest.mark.parametrize("kind", ["class", "random"])
+def test_one_forward_pass_serves_everything(kind):
     model, seen = trained(), 0
 
     def count(module, inputs):
@@ -44,7 +45,7 @@ def test_one_forward_pass_serves_everything():
         seen += len(inputs[0])
 
     model.register_forward_pre_hook(count)
-    chosen = split()
+    chosen = split(kind)
     score(model, chosen)
     assert seen == len(chosen.train) + len(chosen.test_indices)
 

@@ -14,20 +14,30 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from gradpivot import CUP, ForgetSplit, Scores, score, unlearn
 from gradpivot.cli.parser import parse
 from gradpivot.errors import GradPivotError
-from gradpivot.evaluate import Metric, find_metric, register_metric, scored_metrics, unregister_metric
-from gradpivot.evaluate.metrics.registry import standing_metrics, steering_metrics
+from gradpivot.evaluate import (
+    Metric,
+    find_metric,
+    headline_metrics,
+    metrics_digest,
+    register_metric,
+    scored_metrics,
+    standing_metrics,
+    steering_metrics,
+    unregister_metric,
+)
 from gradpivot.report.common.tables import markdown, write_csv
 from gradpivot.report.common.wording import meanings
 from gradpivot.report.run.page import render_page
 from gradpivot.report.run.view import payload
 from gradpivot.report.standings.files import STANDINGS
-from gradpivot.results import Comparison, Frontier, Record, standings
+from gradpivot.results import Comparison, Frontier, Record, parse_conditions, standings
 from gradpivot.sweep import work
 from gradpivot.sweep.cell import cells_of
 from gradpivot.testing.problems import blobs, trained
@@ -71,8 +81,44 @@ def confidence(add):
 def test_ours_are_in_the_papers_order():
     assert standing_metrics() == ("ra", "ua", "ta", "mia")
     assert standing_metrics(attacks=False) == ("ra", "ua", "ta")
-    assert steering_metrics() == ("ra", "ua", "ta", "mia", "auc", "margin_auc", "rmia", "recovery", "relearn")
+    assert set(steering_metrics()) == {
+        "ra", "ua", "ta", "mia", "auc", "margin_auc", "rmia", "recovery", "relearn", "uncertainty",
+    }  # fmt: skip
     assert [metric.symbol for metric in scored_metrics()] == ["RA", "UA", "TA", "MIA", "MIA-SVC"]
+
+
+@pytest.mark.parametrize("kind", ["random", "index", "predicate"])
+def test_records_have_their_own_headlines(kind):
+    assert [metric.name for metric in headline_metrics(kind)] == ["ra", "ua", "ta", "auc", "uncertainty"]
+    assert standing_metrics(kind) == standing_metrics(kind, attacks=False) == ("ra", "ua", "ta")
+    # MIA is still computed.
+    assert {"mia", "mia_svc", "auc"} <= {metric.name for metric in scored_metrics(kind)}
+    assert [metric.name for metric in headline_metrics()] == [metric.name for metric in scored_metrics()]
+
+
+def test_metrics_for_records_change_no_key_unless_they_are_foreign(add):
+    before = metrics_digest()
+    assert "auc" not in before
+    add(Metric(name="ours", meaning="", compute=_mean_of_forget, on_request=True, headline="records"))
+    assert metrics_digest() != before
+
+
+def _mean_of_forget(forget):
+    return float(forget.confidence.mean())
+
+
+def test_a_two_sided_metric_is_bounded_on_both_sides():
+    auc = find_metric("auc")
+    assert auc.folded(0.4) == auc.folded(0.6) == pytest.approx(0.6)
+    assert auc.range_text() == "between 50 and 100 %"
+    assert auc.checked(0.2) == 0.2
+    (condition,) = parse_conditions("AUC<=55", steering_metrics())
+    assert [condition.holds(SimpleNamespace(auc=value)) for value in (0.44, 0.45, 0.5, 0.55, 0.56)] == [
+        False, True, True, True, False,
+    ]  # fmt: skip
+    assert condition.miss(SimpleNamespace(auc=0.4)) == pytest.approx(0.05)
+    with pytest.raises(GradPivotError, match="has no ideal"):
+        Metric(name="sided", meaning="", compute=_mean_of_forget, two_sided=True)
 
 
 def test_scores_have_it_and_json_brings_it_back(confidence):

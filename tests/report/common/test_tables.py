@@ -57,6 +57,42 @@ def test_a_method_is_shown_at_the_point_that_delta_measures(comparison: Comparis
     assert rows(comparison)[-1].diverged == 2
 
 
+def of_records(comparison: Comparison, **more: float) -> Comparison:
+    """The comparison as one of records, with these further scores of every run."""
+
+    def told(point: Any) -> Any:
+        return replace(point, scores=replace(point.scores, more=tuple(more.items())))
+
+    frontiers = [replace(f, kind="random", points=[*map(told, f.points)]) for f in comparison.frontiers]
+    return replace(
+        comparison, problem={"name": "digits", "kind": "random"}, frontiers=frontiers,
+        original=told(comparison.original), retrained=told(comparison.retrained),
+    )  # fmt: skip
+
+
+def test_tables_of_records_have_their_own_scores(comparison: Comparison, tmp_path: Path) -> None:
+    told = of_records(comparison, auc=0.48, uncertainty=0.16, uncertainty_ideal=0.15)
+    heads = method_headers(told)
+    assert heads[2:7] == [
+        "RA → retrained (%)", "UA → retrained (%)", "TA → retrained (%)", "AUC → 50 (%)", "Uncertainty → retrained (%)",
+    ]  # fmt: skip
+    assert row_cells(rows(told)[2])[5:7] == ["48.00", "16.00"]
+    assert {len(row_cells(row)) for row in rows(told)} == {len(heads)}
+    assert {len(cells) for *_, cells in point_rows(told)} == {len(point_headers(told))}
+    for text in (markdown(told), printed(console_table(told))):
+        assert "MIA" not in text
+    assert [m.name for m in wording.meanings(told)][:5] == ["RA", "UA", "TA", "AUC", "Uncertainty"]
+    write_csv(told, tmp_path / "results.csv")
+    line = next(csv.DictReader((tmp_path / "results.csv").open(encoding="utf-8-sig")))
+    assert {"MIA → retrained (%)", "AUC → 50 (%)"} <= line.keys()
+
+
+def test_runs_from_before_the_scores_of_records_have_dashes(comparison: Comparison) -> None:
+    old = of_records(comparison)
+    assert [row_cells(row)[5:7] for row in rows(old)][:3] == [["–", "–"]] * 3
+    assert all(row.delta is not None for row in rows(old))
+
+
 def test_the_retrained_model_is_its_own_reference(comparison: Comparison) -> None:
     row = rows(comparison)[1]
     assert row.delta == 0

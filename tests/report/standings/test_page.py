@@ -63,6 +63,17 @@ def test_the_payload_is_json_and_points_at_its_labels(found: Standings) -> None:
     assert len(table["volumes"]["names"]) == 4
 
 
+def test_a_table_of_records_has_its_own_metrics(record: Build) -> None:
+    place = {"kind": "random", "forget": "10 %"}
+    runs = [record("run"), record("retrained"), record("run", **place), record("retrained", **place)]
+    told = standings_payload(standings(runs))
+    assert [metric["key"] for metric in told["metrics"]] == ["ra", "ua", "ta", "mia"]
+    by_class, records = told["tables"]
+    assert (by_class["metrics"], records["metrics"]) == (["ra", "ua", "ta", "mia"], ["ra", "ua", "ta"])
+    assert "mia" not in records["series"][0]["runs"]
+    assert set(records["volumes"]) == {"names", "hypervolume"}
+
+
 def test_many_runs_are_thinned_out_and_the_page_says_how(found: Standings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standings_page, "MAX_PLANE_POINTS", 50)
     table = standings_payload(found)["tables"][0]

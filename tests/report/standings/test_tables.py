@@ -257,10 +257,12 @@ def test_random_subsets_say_their_direction(record: Build) -> None:
     place = {"kind": "random", "forget": "10 %"}
     told = standings([record("run", **place), record("retrained", **place), record("original", **place)])
     assert "RA → retrained (%)" in grid(told, "methods").headers
+    assert [head.split()[0] for head in grid(told, "methods").headers[1:6]] == ["RA", "UA", "TA", "AUC", "Uncertainty"]
+    assert "MIA" not in console_text(told)
     assert "H uses 1 − the gap" in STANDINGS.markdown(told)
     assert max(map(len, console_text(told).splitlines())) <= 80
     unjudged = standings([record("run", **place)])
-    assert [cell.text for cell in grid(unjudged, "methods").lines[0][1:]] == ["–"] * 9
+    assert [cell.text for cell in grid(unjudged, "methods").lines[0][1:]] == ["–"] * 7
     for write in (STANDINGS.latex, STANDINGS.csv, STANDINGS.json, console_text):
         assert write(unjudged)
 

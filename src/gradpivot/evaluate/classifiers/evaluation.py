@@ -127,7 +127,10 @@ def evaluate(
             return passes.over(split.test, part)
 
         test = over_test(split.test_indices)
-        if any("unseen" in metric.reads for metric in scored_metrics()) and len(alike := matching_test_indices(split)):
+        metrics = scored_metrics(split.kind)
+        if split.kind != "class":
+            found["unseen"] = test
+        elif any("unseen" in metric.reads for metric in metrics) and len(alike := matching_test_indices(split)):
             found["unseen"] = over_test(alike)
     balanced = min(len(retain.confidence), len(test.confidence))
     found |= {
@@ -140,7 +143,7 @@ def evaluate(
     values: dict[str, Any] = {f"n_{part}": len(found[part].correct) for part in ("forget", "retain", "test")}
     # scikit-learn draws from NumPy's global generator, and its first import from Python's.
     with isolated(derive(members_seed, "membership")):
-        for metric in scored_metrics():
+        for metric in metrics:
             if found.keys() >= set(metric.reads):
                 values |= metric.measure(found)
     return Scores.from_measurements(values)

@@ -1,4 +1,4 @@
-"""The scorer of classifiers: RA, UA, TA and MIA."""
+"""The scorer of classifiers: RA, UA, TA, MIA and, for records, AUC and uncertainty."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ClassifierScorer(Scorer):
         return {"forget": len(split.forget_indices), "retain": retain, "test": len(split.test_indices)}
 
     def scores(self, model: nn.Module, split: ForgetSplit) -> Scores:
-        """RA, UA, TA and MIA, from one forward pass over each set."""
+        """All :func:`gradpivot.evaluate.scored_metrics`, from one forward pass over each set."""
         return evaluate(
             model,
             split,
@@ -71,8 +71,8 @@ class ClassifierScorer(Scorer):
         )
 
     def of_diverged(self, split: ForgetSplit) -> Scores:
-        """All zeros."""
-        return Scores.of_diverged()
+        """All zeros, and the worst value of each further metric."""
+        return Scores.of_diverged(split.kind)
 
     def for_one_model(self) -> ClassifierScorer:
         """The same scorer with a prediction cache."""

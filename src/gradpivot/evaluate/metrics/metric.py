@@ -11,10 +11,14 @@ from typing import Any, Literal, NamedTuple
 
 from gradpivot.errors import GradPivotError
 
-__all__ = ["Metric", "Verdict"]
+__all__ = ["Kind", "Metric", "Verdict", "WithIdeal"]
 
 _COSTLY = ("relearned", "recovered", "references")
 _INPUTS = ("forget", "retain", "test", "unseen", "members", "nonmembers", *_COSTLY)
+
+
+Kind = Literal["class", "records"]
+"""What a split forgets: whole classes, or records chosen at random, by index or by predicate."""
 
 
 class Verdict(NamedTuple):
@@ -25,6 +29,13 @@ class Verdict(NamedTuple):
     """The attack's training accuracy."""
     determined: bool
     """False if that is near chance, so that the value is noise."""
+
+
+class WithIdeal(NamedTuple):
+    """A value with its ideal, measured on the same model; stored as NAME and NAME_ideal."""
+
+    value: float
+    ideal: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +65,19 @@ class Metric:
         against: What it is compared with.
         in_standings: Whether H and Δ use it.
         is_attack: Whether "H without MIA" leaves it out.
-        on_request: Computed only if a condition names it, because it takes an extra forward pass, or training.
+        on_request: Computed only if a condition names it, because it takes an extra forward pass, or training; and for
+            forgotten records if it is a ``headline`` for them.
+        headline: What a split must forget for this metric to be on the console and in tables, H and Δ; anything by
+            default. Otherwise it is still computed, unless ``on_request``, and in JSON and CSV.
+        two_sided: Whether both directions from ``ideal`` are equally bad. Conditions bound the larger of the value and
+            its mirror image: AUC<=55 means 45 to 55 %.
         may_be_undetermined: Whether ``compute`` returns a :class:`Verdict`.
         variant_of: The metric this is a variant of. Variants are not allowed in conditions or shown on the console.
     """
 
     name: str
     meaning: str
-    compute: Callable[..., float | Verdict]
+    compute: Callable[..., float | Verdict | WithIdeal]
     symbol: str = ""
     label: str = ""
     direction: Literal["higher", "lower"] = "higher"
@@ -75,6 +91,8 @@ class Metric:
     in_standings: bool = False
     is_attack: bool = False
     on_request: bool = False
+    headline: Kind | None = None
+    two_sided: bool = False
     may_be_undetermined: bool = False
     variant_of: str | None = None
 
@@ -94,6 +112,8 @@ class Metric:
                 f"metric {self.name!r} cannot be used in H, which needs fractions where higher is better; set "
                 f"in_standings=False, or compute 1 − the value"
             )
+        if self.two_sided and self.ideal is None:
+            raise GradPivotError(f"metric {self.name!r} is two-sided, but has no ideal; set ideal, such as 0.5")
         if not self.symbol:
             object.__setattr__(self, "symbol", self.name.upper())
 
@@ -113,13 +133,29 @@ class Metric:
         return 100.0 if self.unit == "%" else 1.0
 
     @property
+    def is_for_records_only(self) -> bool:
+        """Whether it is computed in every evaluation of forgotten records, but on request for classes."""
+        return self.on_request and self.headline == "records"
+
+    @property
+    def low(self) -> float:
+        """The smallest bound that a condition can have: the ideal of a two-sided metric."""
+        return self.ideal if self.two_sided and self.ideal is not None else self.least
+
+    def folded(self, value: float) -> float:
+        """The value as conditions see it: mirrored to the upper side of the ideal if the metric is two-sided."""
+        return self.low + abs(value - self.low) if self.two_sided else value
+
+    @property
     def worst(self) -> float:
         """The value assigned to a diverged run."""
         return self.least if self.is_higher else self.most
 
     def measure(self, predictions: Mapping[str, Any]) -> dict[str, float]:
-        """Compute the metric: its value by name, with accuracy and determinedness for a :class:`Verdict`."""
+        """Compute the metric: its value by name, with the other parts of a :class:`Verdict` or :class:`WithIdeal`."""
         found = self.compute(**{part: predictions[part] for part in self.reads})
+        if isinstance(found, WithIdeal):
+            return {self.name: self.checked(found.value), f"{self.name}_ideal": self.checked(found.ideal)}
         if not isinstance(found, Verdict):
             return {self.name: self.checked(float(found))}
         return {
@@ -135,12 +171,15 @@ class Metric:
             GradPivotError: If it is not.
         """
         if not math.isfinite(value) or not self.least <= value <= self.most:
-            raise GradPivotError(f"{self.name} is {value!r}; it must be {self.range_text()}")
+            raise GradPivotError(f"{self.name} is {value!r}; it must be {self._range(self.least)}")
         return value
 
     def range_text(self) -> str:
-        """The range for display: ``between 50 and 100 %``; ``0 nats or more``."""
-        unit, low, high = self.unit and f" {self.unit}", self.scale * self.least, self.scale * self.most
+        """The range of conditions for display: ``between 50 and 100 %``; ``0 nats or more``."""
+        return self._range(self.low)
+
+    def _range(self, least: float) -> str:
+        unit, low, high = self.unit and f" {self.unit}", self.scale * least, self.scale * self.most
         return f"between {low:g} and {high:g}{unit}" if math.isfinite(high) else f"{low:g}{unit} or more"
 
     def text(self, value: float | None, digits: int = 2) -> str:

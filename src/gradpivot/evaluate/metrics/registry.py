@@ -14,8 +14,8 @@ from gradpivot.evaluate.metrics.metric import Metric
 from gradpivot.runtime import foreign_source, load_entry_point
 
 __all__ = [
-    "all_metrics", "find_metric", "metrics_digest", "register_metric", "scored_metrics", "standing_metrics",
-    "steering_metrics", "unregister_metric",
+    "all_metrics", "find_metric", "headline_metrics", "metrics_digest", "register_metric", "scored_metrics",
+    "standing_metrics", "steering_metrics", "unregister_metric",
 ]  # fmt: skip
 
 METRIC_ENTRY_POINTS = "gradpivot.metrics"
@@ -45,15 +45,25 @@ def find_metric(name: str) -> Metric:
 
 
 @cache
-def scored_metrics() -> tuple[Metric, ...]:
-    """The metrics that every evaluation computes and tables show."""
-    return tuple(m for m in all_metrics() if not m.on_request)
+def scored_metrics(kind: str = "class") -> tuple[Metric, ...]:
+    """The metrics that every evaluation of a split of this kind computes."""
+    return tuple(m for m in all_metrics() if not m.on_request or (kind != "class" and m.is_for_records_only))
 
 
 @cache
-def standing_metrics(*, attacks: bool = True) -> tuple[str, ...]:
+def headline_metrics(kind: str = "class") -> tuple[Metric, ...]:
+    """Those of :func:`scored_metrics` that the console and tables show."""
+    return tuple(m for m in scored_metrics(kind) if m.headline in (None, _forgotten(kind)))
+
+
+@cache
+def standing_metrics(kind: str = "class", *, attacks: bool = True) -> tuple[str, ...]:
     """Names of the metrics used by H and Δ, in order; ``attacks=False`` for "H without MIA"."""
-    return tuple(m.name for m in all_metrics() if m.in_standings and (attacks or not m.is_attack))
+    return tuple(m.name for m in headline_metrics(kind) if m.in_standings and (attacks or not m.is_attack))
+
+
+def _forgotten(kind: str) -> str:
+    return "class" if kind == "class" else "records"
 
 
 @cache
@@ -63,8 +73,14 @@ def steering_metrics() -> tuple[str, ...]:
 
 
 def metrics_digest() -> str:
-    """Digest of the metrics that every evaluation computes, for the keys of stored runs."""
-    return ",".join(f"{m.name}{foreign_source(m.compute) or ''}" for m in scored_metrics())
+    """Digest of the metrics that evaluations compute, for the keys of stored runs.
+
+    Runs stored without a built-in metric for records remain valid: tables show a dash.
+    """
+    described = [
+        (m, foreign_source(m.compute) or "") for m in all_metrics() if not m.on_request or m.is_for_records_only
+    ]
+    return ",".join(f"{m.name}{source}" for m, source in described if source or not m.on_request)
 
 
 def register_metric(described: Metric) -> Metric:
@@ -117,5 +133,5 @@ def _add(described: Metric) -> None:
 
 
 def _clear() -> None:
-    for cached in (all_metrics, scored_metrics, standing_metrics, steering_metrics):
+    for cached in (all_metrics, scored_metrics, headline_metrics, standing_metrics, steering_metrics):
         cached.cache_clear()

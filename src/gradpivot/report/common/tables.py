@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gradpivot.evaluate import Metric, Scored, Scores, scored_metrics, standing_metrics
+from gradpivot.evaluate import Metric, Scored, Scores, headline_metrics, scored_metrics, standing_metrics
 from gradpivot.report.common.wording import (  # fmt: skip
     MISSING,
     caption,
     column_head,
+    has_mia,
     is_number,
     judged_by_gap,
-    kind_of,
     number,
     scaled,
     setting,
@@ -58,6 +58,7 @@ class Row:
 
     Attributes:
         name: Name of the model or method.
+        kind: Kind of split.
         role: ``original``, ``retrained`` or ``method``.
         setting: Knob value of the shown run.
         point: The shown run: the closest to the retrained model or, without one, the non-dominated run with the
@@ -71,6 +72,7 @@ class Row:
     """
 
     name: str
+    kind: str
     role: Literal["original", "retrained", "method"]
     setting: str = ""
     point: Point | None
@@ -89,7 +91,7 @@ class Row:
 
 def rows(comparison: Comparison) -> list[Row]:
     """Rows for the original, the retrained model (if any) and each method."""
-    kind = kind_of(comparison)
+    kind = comparison.kind
     found = [_model_row("original", comparison.original, comparison, kind)]
     if comparison.retrained:
         found.append(_model_row("retrained", comparison.retrained, comparison, kind))
@@ -105,7 +107,7 @@ def with_reference(frontier: Frontier, comparison: Comparison) -> Frontier:
 
 def measurable(frontier: Frontier) -> bool:
     """Whether H and dominance can be computed: complete scores, and a reference if the kind needs one."""
-    whole = all(is_number(getattr(p.scores, m)) for p in frontier.points for m in standing_metrics())
+    whole = all(is_number(getattr(p.scores, m)) for p in frontier.points for m in standing_metrics(frontier.kind))
     return whole and (not judged_by_gap(frontier.kind) or frontier.reference is not None)
 
 
@@ -121,11 +123,11 @@ def nearest(frontier: Frontier) -> Point | None:
     return min(frontier.points, key=lambda p: (distance(p.scores.vector(metrics), ideal), p.diverged is not None))
 
 
-def point_delta(point: Point, reference: Scored | None) -> float | None:
+def point_delta(point: Point, reference: Scored | None, kind: str) -> float | None:
     """Distance of one run from the reference in the metrics that are determined for it, as a fraction."""
-    if reference is None or not all(is_number(getattr(point.scores, m)) for m in standing_metrics()):
+    if reference is None or not all(is_number(getattr(point.scores, m)) for m in standing_metrics(kind)):
         return None
-    metrics = determined_metrics(standing_metrics(), reference)
+    metrics = determined_metrics(standing_metrics(kind), reference)
     return distance(point.scores.vector(metrics), reference.vector(metrics))
 
 
@@ -133,9 +135,9 @@ def _model_row(role: Literal["original", "retrained"], point: Point, comparison:
     alone = with_reference(Frontier(name=role, method=None, points=[point], kind=kind), comparison)
     known = measurable(alone)
     return Row(
-        name=role, role=role, point=point, delta=point_delta(point, alone.reference),
+        name=role, kind=kind, role=role, point=point, delta=point_delta(point, alone.reference, kind),
         hypervolume=alone.hypervolume() if known else None,
-        hypervolume_without_mia=alone.hypervolume(standing_metrics(attacks=False)) if known else None,
+        hypervolume_without_mia=alone.hypervolume(standing_metrics(kind, attacks=False)) if known else None,
         runs=1, diverged=int(bool(point.diverged)), seconds=point.seconds or None,
     )  # fmt: skip
 
@@ -144,11 +146,11 @@ def _method_row(frontier: Frontier, comparison: Comparison) -> Row:
     frontier = with_reference(frontier, comparison)
     known, point, runs = measurable(frontier), nearest(frontier), len(frontier.points)
     return Row(
-        name=frontier.name, role="method", point=point,
+        name=frontier.name, kind=frontier.kind, role="method", point=point,
         setting=setting(frontier, point) if point else "",
-        delta=point_delta(point, frontier.reference) if point else None,
+        delta=point_delta(point, frontier.reference, frontier.kind) if point else None,
         hypervolume=frontier.hypervolume() if known else None,
-        hypervolume_without_mia=frontier.hypervolume(standing_metrics(attacks=False)) if known else None,
+        hypervolume_without_mia=frontier.hypervolume(standing_metrics(frontier.kind, attacks=False)) if known else None,
         runs=runs, diverged=sum(p.diverged is not None for p in frontier.points),
         seconds=sum(p.seconds for p in frontier.points) / runs if runs else None,
     )  # fmt: skip
@@ -156,9 +158,8 @@ def _method_row(frontier: Frontier, comparison: Comparison) -> Row:
 
 def method_headers(comparison: Comparison) -> list[str]:
     """Column headers of the methods table."""
-    scores = _score_headings(comparison)
-    return ["Model", "Shown run", *scores, "Δ ↓ (pp)", "H ↑ (×100)", "H without MIA ↑ (×100)", "Runs",
-            "Diverged ↓", "Time ↓ (s)"]  # fmt: skip
+    scores, without = _score_headings(comparison), ["H without MIA ↑ (×100)"] if has_mia(comparison.kind) else []
+    return ["Model", "Shown run", *scores, "Δ ↓ (pp)", "H ↑ (×100)", *without, "Runs", "Diverged ↓", "Time ↓ (s)"]
 
 
 def point_headers(comparison: Comparison) -> list[str]:
@@ -167,45 +168,46 @@ def point_headers(comparison: Comparison) -> list[str]:
 
 
 def _score_headings(comparison: Comparison) -> list[str]:
-    return [column_head(metric, kind_of(comparison)) for metric in scored_metrics()]
+    return [column_head(metric, comparison.kind) for metric in headline_metrics(comparison.kind)]
 
 
 def row_cells(row: Row) -> list[str]:
     """Cells of one row, in the order of :func:`method_headers`."""
+    volumes = [row.hypervolume, *([row.hypervolume_without_mia] if has_mia(row.kind) else [])]
     return [
-        row.name, row.setting or MISSING, *_score_cells(row.point), number(_scaled(row.delta)),
-        number(_scaled(row.hypervolume)), number(_scaled(row.hypervolume_without_mia)),
+        row.name, row.setting or MISSING, *_score_cells(row.point, row.kind), number(_scaled(row.delta)),
+        *(number(_scaled(volume)) for volume in volumes),
         str(row.runs), str(row.diverged), number(row.seconds),
     ]  # fmt: skip
 
 
 def point_rows(comparison: Comparison) -> Iterator[tuple[str, str, Point, list[str]]]:
     """Every run as (model, run, point, cells), the original and the retrained model first."""
-    reference = comparison.retrained.classification if comparison.retrained else None
+    reference, kind = comparison.retrained.classification if comparison.retrained else None, comparison.kind
     for name, alone in (("original", comparison.original), ("retrained", comparison.retrained)):
         if alone is not None:
-            yield name, alone.label, alone, _point_cells(name, alone.label, alone, reference, "")
+            yield name, alone.label, alone, _point_cells(name, alone.label, alone, reference, "", kind)
     for frontier in (with_reference(f, comparison) for f in comparison.frontiers):
         best = frontier.nondominated() if measurable(frontier) else []
         for point in frontier.points:
             run = setting(frontier, point)
             # By identity: two runs may have equal settings and scores.
             state = "Pareto" if any(point is p for p in best) else "dominated" if best else ""
-            yield (frontier.name, run, point, _point_cells(frontier.name, run, point, frontier.reference, state))
+            yield (frontier.name, run, point, _point_cells(frontier.name, run, point, frontier.reference, state, kind))
 
 
-def _point_cells(name: str, run: str, point: Point, reference: Scored | None, state: str) -> list[str]:
+def _point_cells(name: str, run: str, point: Point, reference: Scored | None, state: str, kind: str) -> list[str]:
     if point.diverged:
         reason = point.diverged.get("reason") or "not finite"
         state = f"diverged at step {point.diverged.get('step', '?')}: {reason}"
-    delta = number(_scaled(point_delta(point, reference)))
-    return [name, run, *_score_cells(point), delta, number(point.seconds or None), state or MISSING]
+    delta = number(_scaled(point_delta(point, reference, kind)))
+    return [name, run, *_score_cells(point, kind), delta, number(point.seconds or None), state or MISSING]
 
 
-def _score_cells(point: Point | None) -> list[str]:
+def _score_cells(point: Point | None, kind: str) -> list[str]:
     if point is None or point.diverged:
-        return [MISSING if point is None else DIVERGED_MARK] * len(scored_metrics())
-    return [_score_cell(point.classification, metric) for metric in scored_metrics()]
+        return [MISSING if point is None else DIVERGED_MARK] * len(headline_metrics(kind))
+    return [_score_cell(point.classification, metric) for metric in headline_metrics(kind)]
 
 
 def _score_cell(scores: Scores, metric: Metric) -> str:
@@ -227,7 +229,9 @@ def console_table(comparison: Comparison) -> Table:
     lines = []
     for name, run, *numbers in map(row_cells, rows(comparison)):
         lines.append([name if run == MISSING else f"{name}\n{run}", *numbers])
-    return rich_table(comparison.title, caption(comparison), ["Model", *method_headers(comparison)[2:]], lines)
+    # The caption explains the arrow.
+    headers = [head.replace("→ retrained", "→") for head in method_headers(comparison)[2:]]
+    return rich_table(comparison.title, caption(comparison), ["Model", *headers], lines)
 
 
 def point_table(comparison: Comparison) -> Table:
@@ -289,8 +293,8 @@ def write_csv(comparison: Comparison, path: str | Path) -> None:
     The file starts with a byte-order mark: spreadsheets detect UTF-8 only by it.
     """
     headers = ["model", "run", "knob", "value", "state"]
-    for metric in scored_metrics():
-        headers.append(column_head(metric, kind_of(comparison)))
+    for metric in scored_metrics(comparison.kind):
+        headers.append(column_head(metric, comparison.kind))
         if metric.share_of:
             headers += [f"{metric.symbol} low ({metric.unit})", f"{metric.symbol} high ({metric.unit})"]
         if metric.may_be_undetermined:
@@ -315,13 +319,13 @@ def _csv_lines(comparison: Comparison) -> Iterator[list[str | float | None]]:
             point.knob,
         ]
         line.append(spreadsheet_text(cells[-1]))
-        for metric in scored_metrics():
+        for metric in scored_metrics(comparison.kind):
             line.append(scaled(metric, getattr(point.scores, metric.name)))
             if metric.share_of:
                 line += map(_scaled, _interval(point, metric.name))
             if metric.may_be_undetermined:
                 line.append("yes" if is_determined(point.classification, metric) else "no")
-        delta = point_delta(point, references.get(id(point), fallback))
+        delta = point_delta(point, references.get(id(point), fallback), comparison.kind)
         yield [*line, _scaled(delta), point.seconds]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradpivot.evaluate import Metric, Scores, find_metric, scored_metrics
+from gradpivot.evaluate import Metric, Scores, find_metric, headline_metrics, standing_metrics
 from gradpivot.results import Comparison, Frontier, Point, varying
 
 __all__ = [
@@ -24,13 +24,14 @@ __all__ = [
     "direction",
     "family",
     "forgotten",
+    "has_mia",
     "is_number",
     "judged_by_gap",
-    "kind_of",
     "meanings",
     "number",
     "percent",
     "scaled",
+    "scores_beside",
     "setting",
     "share",
     "sizes",
@@ -80,6 +81,16 @@ def symbol(knob: str | None) -> str:
 _SHARE = "share"
 
 
+def has_mia(kind: str) -> bool:
+    """Whether tables, H and Δ for this kind of split use MIA."""
+    return "mia" in standing_metrics(kind)
+
+
+def scores_beside(kind: str) -> str:
+    """Explanations of the headline scores that H and Δ leave out."""
+    return " ".join(f"{m.symbol}: {m.meaning}" for m in headline_metrics(kind) if not m.in_standings)
+
+
 def setting(frontier: Frontier, point: Point) -> str:
     """A point's knob value, ``γ = 0.3``, or the run's label if the frontier has no knob.
 
@@ -118,7 +129,9 @@ def direction(kind: str) -> str:
 
 
 def arrow(metric: Metric, kind: str) -> str:
-    """The better direction of a metric: up, down, or towards the retrained model."""
+    """The better direction of a metric: up, down, or towards its ideal or the retrained model."""
+    if metric.two_sided:
+        return f"→ {metric.scale * metric.low:g}"
     if metric.to_reference and judged_by_gap(kind):
         return direction(kind)
     return "↑" if metric.is_higher else "↓"
@@ -168,10 +181,13 @@ def counted_runs(comparison: Comparison) -> str:
 def caption(comparison: Comparison) -> str:
     """The table's caption: which MIA, the size of each set, what Δ measures."""
     n = sizes(comparison)
-    parts = [
+    attack = (
         "MIA is the threshold attack (best single threshold on the true-label confidence)"
         f"{'' if comparison.undetermined else '; H and Δ use it'}. MIA-SVC is the paper's attack; * = undetermined "
-        "(members and non-members look alike: the attack is below 55 % accuracy on its own training points).",
+        "(members and non-members look alike: the attack is below 55 % accuracy on its own training points)."
+    )
+    parts = [
+        attack if has_mia(comparison.kind) else scores_beside(comparison.kind),
         *(
             f"{find_metric(name).symbol} is undetermined for the retrained model; H and Δ leave it out."
             for name in comparison.undetermined
@@ -182,16 +198,11 @@ def caption(comparison: Comparison) -> str:
         parts.append("Δ is missing because this comparison has no retrained model.")
     else:
         parts.append(f"Δ is the distance to the retrained model in {standing_space(comparison)}, in percentage points.")
-    if judged_by_gap(kind_of(comparison)):
+    if judged_by_gap(comparison.kind):
         parts.append("→ retrained: closer to the retrained model's value is better.")
-    parts.append("✗ marks diverged runs; they count as (0, 0, 0, 0). Time is the mean per run.")
+    zeros = ", ".join("0" for _ in standing_metrics(comparison.kind))
+    parts.append(f"✗ marks diverged runs; they count as ({zeros}). Time is the mean per run.")
     return " ".join(parts)
-
-
-def kind_of(comparison: Comparison) -> str:
-    """The kind of forget set; ``class`` if the comparison does not name one."""
-    first = comparison.frontiers[0].kind if comparison.frontiers else "class"
-    return str(comparison.problem.get("kind", first))
 
 
 def verdict_point(scores: Scores, problem: Mapping[str, Any], retrained: Scores | None) -> str:
@@ -229,7 +240,7 @@ def meanings(comparison: Comparison) -> list[Meaning]:
 
 
 def _score_meanings(comparison: Comparison) -> list[Meaning]:
-    n, kind = sizes(comparison), kind_of(comparison)
+    n, kind = sizes(comparison), comparison.kind
     scope = "the test set" if judged_by_gap(kind) else "the test set without the forgotten classes"
     return [
         Meaning(
@@ -240,12 +251,12 @@ def _score_meanings(comparison: Comparison) -> list[Meaning]:
             against=metric.against,
             n=f"{n[metric.share_of]:,}" if metric.share_of else MISSING,
         )
-        for metric in scored_metrics()
+        for metric in headline_metrics(comparison.kind)
     ]
 
 
 def _ideal(metric: Metric, comparison: Comparison) -> str:
-    is_fixed = not (metric.to_reference and judged_by_gap(kind_of(comparison)))
+    is_fixed = not (metric.to_reference and judged_by_gap(comparison.kind))
     if is_fixed and metric.ideal is not None:
         return f"{metric.scale * metric.ideal:g} {metric.unit}".rstrip()
     if comparison.retrained is None:
@@ -255,7 +266,7 @@ def _ideal(metric: Metric, comparison: Comparison) -> str:
 
 def _set_meanings(comparison: Comparison) -> list[Meaning]:
     runs = counted_runs(comparison)
-    space = "1 − |A(retrain) − A(θ)|" if judged_by_gap(kind_of(comparison)) else standing_space(comparison)
+    space = "1 − |A(retrain) − A(θ)|" if judged_by_gap(comparison.kind) else standing_space(comparison)
     return [
         Meaning(
             name="Δ", what="Distance from the method's closest run to the retrained model, in percentage points.",
@@ -264,7 +275,8 @@ def _set_meanings(comparison: Comparison) -> list[Meaning]:
         ),
         Meaning(
             name="H", what=f"Hypervolume × 100: the share of {space} that the method's runs dominate together. One "
-            "good run covers most of it. H without MIA leaves the attack out.",
+            "good run covers most of it."
+            + (" H without MIA leaves the attack out." if has_mia(comparison.kind) else ""),
             direction="↑", ideal="100", against="the origin", n=runs,
         ),
         Meaning(

@@ -198,7 +198,7 @@ def metrics_figure(comparison: Comparison) -> Figure:
     The dashed line is the retrained model; a cross on the zero line is a diverged run.
     """
     walked = [(i, f) for i, f in enumerate(comparison.frontiers) if f.knob == "gamma"]
-    standing = standing_metrics()
+    standing = standing_metrics(comparison.kind)
     figure = blank_figure(2.3 * len(standing), 2.9)
     for ax, metric in zip(figure.subplots(1, len(standing)), standing, strict=True):
         described = find_metric(metric)

@@ -198,7 +198,7 @@
     const point = selectedPoint();
     el("readout").replaceChildren();
     if (point.diverged) {
-      const text = `${point.diverged}. It counts as (0, 0, 0, 0).`;
+      const text = `${point.diverged}. It counts as zeros.`;
       el("readout").append(make("dt", "This run", "unseen"), make("dd", text, "state"));
     } else scoreEntries(point);
     if (point.delta === null) entry("Δ to retrained ↓", "–", "no retrained model");

@@ -13,7 +13,7 @@ from typing import Any
 
 from gradpivot.report.common.markup import bullet_list, definition_list, fill_page, sortable_table, write_html
 from gradpivot.report.common.tables import method_headers, point_headers, point_rows, row_cells, rows  # fmt: skip
-from gradpivot.report.common.wording import caption, counted_runs, judged_by_gap, kind_of, meanings
+from gradpivot.report.common.wording import caption, counted_runs, judged_by_gap, meanings
 from gradpivot.report.run.view import missing_parts, payload, verdict
 from gradpivot.results import Comparison
 
@@ -29,7 +29,7 @@ def render_page(comparison: Comparison) -> str:
         data,
         problem=escape(_problem_line(comparison)),
         verdict=escape(verdict(comparison)),
-        best="Closest to the star is best." if judged_by_gap(kind_of(comparison)) else "Top right is best.",
+        best="Closest to the star is best." if judged_by_gap(comparison.kind) else "Top right is best.",
         hint=_hint(comparison),
         shown="Each row shows the method's run closest to the retrained model."
         if comparison.retrained

@@ -14,7 +14,7 @@ from typing import Any
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import find_metric, standing_metrics
 from gradpivot.report.common.plane import PLANE
-from gradpivot.results import Comparison, Frontier, epsilon_to, student_quantile
+from gradpivot.results import Comparison, Frontier, Point, epsilon_to, student_quantile
 
 __all__ = ["mean_interval", "summary", "summary_markdown"]
 
@@ -30,6 +30,7 @@ def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
     """
     if not comparisons:
         raise GradPivotError("a summary needs at least one seed; give --seeds 1 or more")
+    kind = comparisons[0].kind
     names = [frontier.name for frontier in comparisons[0].frontiers]
     columns = {name: [c.frontiers[i] for c in comparisons] for i, name in enumerate(names)}
     spaces = {name: seeds for name, seeds in columns.items() if not _is_dial(seeds[0])}
@@ -38,11 +39,11 @@ def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
         "title": comparisons[0].title,
         "problem": dict(comparisons[0].problem),
         "seeds": [c.provenance.get("seed") for c in comparisons],
-        "original": _scores([c.original.scores.vector() for c in comparisons]),
-        "retrained": _scores([c.retrained.scores.vector() for c in comparisons if c.retrained]),
+        "original": _scores([c.original for c in comparisons], kind),
+        "retrained": _scores([c.retrained for c in comparisons if c.retrained], kind),
         "methods": {name: _method(seeds, comparisons) for name, seeds in spaces.items()},
         "dials": {name: _dial(seeds) for name, seeds in columns.items() if _is_dial(seeds[0])},
-        "undetermined": [name for name in standing_metrics() if name not in _metrics(comparisons)],
+        "undetermined": [name for name in standing_metrics(kind) if name not in _metrics(comparisons)],
         "provenance": dict(comparisons[0].provenance),
     }
 
@@ -62,11 +63,9 @@ def _is_dial(frontier: Frontier) -> bool:
     return frontier.knob == "gamma" and all(other == others[0] for other in others)
 
 
-def _scores(vectors: Sequence[tuple[float, ...]]) -> dict[str, dict[str, float]]:
-    if not vectors:
-        return {}
-    columns = zip(*vectors, strict=True)
-    return {name: mean_interval(column) for name, column in zip(standing_metrics(), columns, strict=True)}
+def _scores(points: Sequence[Point], kind: str) -> dict[str, dict[str, float]]:
+    names = standing_metrics(kind) if points else ()
+    return {name: mean_interval([float(getattr(point.scores, name)) for point in points]) for name in names}
 
 
 def _method(seeds: Sequence[Frontier], comparisons: Sequence[Comparison]) -> dict[str, Any]:
@@ -75,7 +74,9 @@ def _method(seeds: Sequence[Frontier], comparisons: Sequence[Comparison]) -> dic
     return {
         "settings": len(seeds[0].points),
         "hypervolume": mean_interval([f.hypervolume(metrics) for f in seeds]),
-        "hypervolume_without_mia": mean_interval([f.hypervolume(standing_metrics(attacks=False)) for f in seeds]),
+        "hypervolume_without_mia": mean_interval(
+            [f.hypervolume(standing_metrics(f.kind, attacks=False)) for f in seeds]
+        ),
         "delta": mean_interval([f.distance(metrics=metrics) for f in seeds]),
         "epsilon": mean_interval(
             [epsilon_to(f.vectors(PLANE), _best_front(c)) for f, c in zip(seeds, comparisons, strict=True)]
@@ -88,7 +89,7 @@ def _method(seeds: Sequence[Frontier], comparisons: Sequence[Comparison]) -> dic
 
 def _metrics(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     """The metrics of H and Δ: those determined for every retrained model."""
-    return tuple(name for name in standing_metrics() if all(name in c.metrics for c in comparisons))
+    return tuple(name for name in standing_metrics(comparisons[0].kind) if all(name in c.metrics for c in comparisons))
 
 
 def _best_front(comparison: Comparison) -> list[tuple[float, ...]]:
@@ -122,7 +123,7 @@ def _dial(seeds: Sequence[Frontier]) -> dict[str, Any]:
 def summary_markdown(data: Mapping[str, Any]) -> str:
     """The summary in Markdown: the table, the ranking and the dials."""
     facts, environment = data["problem"], data["provenance"].get("environment", {})
-    standing = standing_metrics()
+    standing = tuple(data["original"])
     lines = [
         f"# {data['title']}",
         "",

@@ -6,20 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradpivot.evaluate import Scored, Scores, find_metric, scored_metrics, standing_metrics
+from gradpivot.evaluate import Scored, Scores, find_metric, headline_metrics, standing_metrics
 from gradpivot.report.common.plane import plane_front, zoom_box
 from gradpivot.report.common.tables import is_determined, nearest, point_delta, rows, with_reference
-from gradpivot.report.common.wording import (
-    arrow,
-    direction,
-    family,
-    is_number,
-    kind_of,
-    number,
-    setting,
-    symbol,
-    verdict_point,
-)
+from gradpivot.report.common.wording import arrow, direction, family, is_number, number, setting, symbol, verdict_point
 from gradpivot.results import Comparison, Frontier, Point, really_changed
 
 __all__ = ["history_view", "missing_parts", "payload", "uphill_shares", "verdict"]
@@ -36,9 +26,9 @@ def payload(comparison: Comparison) -> dict[str, Any]:
         models["retrained"] = comparison.retrained
     reference = comparison.retrained.classification if comparison.retrained else None
     return {
-        "arrow": direction(kind_of(comparison)),
-        "metrics": [{"key": name, "name": find_metric(name).symbol} for name in standing_metrics()],
-        "models": [{**_point(point, reference, kind_of(comparison)), "name": name} for name, point in models.items()],
+        "arrow": direction(comparison.kind),
+        "metrics": [{"key": name, "name": find_metric(name).symbol} for name in standing_metrics(comparison.kind)],
+        "models": [{**_point(point, reference, comparison.kind), "name": name} for name, point in models.items()],
         "frontiers": [_frontier(frontier) for frontier in frontiers],
         "zoom": zoom_box(frontiers, list(models.values())),
     }
@@ -73,10 +63,10 @@ def _point(point: Point, reference: Scored | None, kind: str) -> dict[str, Any]:
     return {
         "label": point.label,
         "knob": _finite(point.knob),
-        **{metric: None if point.diverged else _with_interval(scores, metric) for metric in standing_metrics()},
-        "undetermined": [metric for metric in standing_metrics() if not is_determined(scores, find_metric(metric))],
+        **{metric: None if point.diverged else _with_interval(scores, metric) for metric in standing_metrics(kind)},
+        "undetermined": [metric for metric in standing_metrics(kind) if not is_determined(scores, find_metric(metric))],
         "more": [] if point.diverged else _more(scores, kind),
-        "delta": point_delta(point, reference),
+        "delta": point_delta(point, reference, kind),
         "seconds": _finite(point.seconds),
         "diverged": _diverged(point.diverged),
         "history": history_view(point.history),
@@ -91,7 +81,7 @@ def _more(scores: Scores, kind: str) -> list[list[str]]:
             metric.text(getattr(scores, metric.name)),
             "" if is_determined(scores, metric) else "undetermined",
         ]
-        for metric in scored_metrics()
+        for metric in headline_metrics(kind)
         if not metric.in_standings
     ]
 
@@ -214,7 +204,7 @@ def missing_parts(comparison: Comparison) -> list[str]:
         found.append("The slider is fixed: there is only one value of γ. Trace more values.")
     if lost:
         every = "All" if lost == len(runs) else f"{lost} of {len(runs)}"
-        found.append(f"{every} runs diverged. They count as (0, 0, 0, 0) and are marked with a cross.")
+        found.append(f"{every} runs diverged. They count as zeros and are marked with a cross.")
     if walked and not any(history_view(p.history) for f in walked for p in f.points):
         found.append("The conflict chart is empty: no run recorded its gradients.")
     return found

@@ -23,6 +23,7 @@ from gradpivot.report.common.canvas import (
 from gradpivot.report.common.labels import Position
 from gradpivot.report.common.plane import sample_evenly, staircase
 from gradpivot.report.common.wording import MISSING, judged_by_gap
+from gradpivot.report.standings.grids import ranked_measures
 from gradpivot.report.standings.plane import Cloud, cloud, common_front, table_clouds, view_box
 from gradpivot.report.standings.wording import others
 from gradpivot.results import DialCurve, Series, Standings, Table
@@ -109,7 +110,7 @@ def _dial_title(table: Table, dial: DialCurve, *, first: bool) -> str:
 
 def _draw_dial(ax: Axes, dial: DialCurve, table: Table) -> None:
     style_axes(ax)
-    for colour, (marker, line), metric in zip(PALETTE, cycle(_LINES), standing_metrics(), strict=False):
+    for colour, (marker, line), metric in zip(PALETTE, cycle(_LINES), standing_metrics(table.kind), strict=False):
         known = [(x, e) for x, e in zip(dial.values, dial.scores[metric], strict=True) if e]
         xs, means = [x for x, _ in known], [100 * e.mean for _, e in known]
         low = [100 * max(0.0, e.mean if e.low is None else e.low) for _, e in known]
@@ -252,7 +253,8 @@ def hypervolumes_figure(tables: Sequence[Table]) -> Figure:
         for offset, measure, colour, label in (
             (-0.2, "hypervolume", PALETTE[0], "H"), (0.2, "hypervolume_without_mia", PALETTE[4], "H without MIA"),
         ):  # fmt: skip
-            _draw_bars(ax, table, names, offset, measure, colour, label)
+            if measure in ranked_measures(table.kind):
+                _draw_bars(ax, table, names, offset, measure, colour, label)
         reference = table.retrained.measures["hypervolume"] if table.retrained else None
         if reference:
             ax.axvline(100 * reference.over_sets.mean, color=INK, linewidth=1, linestyle=(0, (4, 3)),

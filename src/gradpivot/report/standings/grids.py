@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gradpivot.evaluate import scored_metrics
+from gradpivot.evaluate import headline_metrics
 from gradpivot.report.common.grid import Grid, GridCell, Section, grid_lines, model_rows
-from gradpivot.report.common.wording import number, percent, symbol
+from gradpivot.report.common.wording import has_mia, number, percent, symbol
 from gradpivot.report.standings.wording import (
     caption,
     head,
@@ -17,18 +17,20 @@ from gradpivot.report.standings.wording import (
 )
 from gradpivot.results import CRITERIA, Series, Table, comparable, forget_words
 
-__all__ = ["grids", "marks", "section"]
+__all__ = ["grids", "marks", "ranked_measures", "section"]
 
-RANKED_MEASURES = ("delta", "hypervolume", "hypervolume_svc", "hypervolume_without_mia")
-"""Measures that mark best and second best: those of a whole set, not of one chosen run."""
 PAPER_MEASURES = ("ra", "ua", "ta", "mia_svc", "delta_svc", "hypervolume_svc", "seconds")
 """Measures that the paper reports; its MIA, Δ and H use the SVC attack."""
 
 
-def shown() -> tuple[str, ...]:
-    """Columns of the methods table: all scores, Δ and H."""
-    scores = (metric.name for metric in scored_metrics())
-    return (*scores, "delta", "hypervolume", "hypervolume_svc", "hypervolume_without_mia")
+def ranked_measures(kind: str) -> tuple[str, ...]:
+    """Measures that mark best and second best: those of a whole set, not of one chosen run."""
+    return ("delta", "hypervolume", *(("hypervolume_svc", "hypervolume_without_mia") if has_mia(kind) else ()))
+
+
+def shown(kind: str) -> tuple[str, ...]:
+    """Columns of the methods table: headline scores, Δ and H."""
+    return (*(metric.name for metric in headline_metrics(kind)), *ranked_measures(kind))
 
 
 def section(table: Table) -> Section:
@@ -56,15 +58,16 @@ def grids(table: Table) -> list[Grid]:
 
 
 def _methods(table: Table) -> Grid:
-    marked = {measure: marks(table, measure) for measure in RANKED_MEASURES}
+    marked = {measure: marks(table, measure) for measure in ranked_measures(table.kind)}
+    columns = shown(table.kind)
 
     def cell(row: Series, measure: str) -> GridCell:
         mark = marked.get(measure, {}).get(row.name, "") if row.role == "run" else ""
         return GridCell(spread(measure, row.measures[measure]), mark)
 
-    lines = ((GridCell(row.name), *(cell(row, measure) for measure in shown())) for row in table.rows)
+    lines = ((GridCell(row.name), *(cell(row, measure) for measure in columns)) for row in table.rows)
     return Grid(
-        name="methods", title="Methods", headers=("Method", *(head(m, table.kind) for m in shown())),
+        name="methods", title="Methods", headers=("Method", *(head(m, table.kind) for m in columns)),
         lines=grid_lines(lines), caption=caption(table), models=model_rows(table),
     )  # fmt: skip
 
@@ -79,12 +82,12 @@ def marks(table: Table, measure: str) -> dict[str, str]:
 
 def _intervals(table: Table) -> Grid:
     headers = ["Method", "Sets"]
-    for measure in RANKED_MEASURES:
+    for measure in ranked_measures(table.kind):
         headers += [f"{measure_name(measure)} over sets", f"over {len(table.seeds)} seeds"]
     lines = []
     for row in table.rows:
         line = [row.name, str(len(row.whole))]
-        for measure in RANKED_MEASURES:
+        for measure in ranked_measures(table.kind):
             m = row.measures[measure]
             over = (m.over_sets, m.over_seeds) if m else (None, None)
             line += [interval(measure, value) for value in over]

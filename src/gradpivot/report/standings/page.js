@@ -14,13 +14,14 @@
   ];
   const state = { table: 0, dial: 0, view: "near", layers: new Set(), hidden: new Set() };
   const table = () => DATA.tables[state.table];
+  const metrics = () => METRICS.filter(({ key }) => table().metrics.includes(key));
   const hundred = (values) => values.map((value) => 100 * value);
 
   /* ---------- the plane ---------- */
 
   function hoverRun(series, i) {
     const { runs } = series;
-    const scores = METRICS.map(({ key, name }) => `${name} ${percent(runs[key][i])}`).join(", ");
+    const scores = metrics().map(({ key, name }) => `${name} ${percent(runs[key][i])}`).join(", ");
     return `<b>${escapeText(series.name)}</b> ${escapeText(table().sets[runs.set[i]])}<br>`
       + `${escapeText(table().labels[runs.label[i]])}<br>${scores}`;
   }
@@ -99,15 +100,16 @@
     const { volumes } = table();
     const names = volumes.names;
     el("volume-chart").style.height = `${80 + 46 * Math.max(1, names.length)}px`;
-    el("volume-key").replaceChildren(...VOLUMES.map((v) =>
+    const known = VOLUMES.filter((v) => volumes[v.key]);
+    el("volume-key").replaceChildren(...known.map((v) =>
       listItem(icon({ d: OUTLINES.square, path: { fill: css(v.colour) } }), make("span", v.name))));
-    const traces = VOLUMES.map((v) => {
-      const known = names.map((_, i) => i).filter((i) => volumes[v.key][i]);
-      const at = (part) => known.map((i) => 100 * volumes[v.key][i][part]);
+    const traces = known.map((v) => {
+      const rows = names.map((_, i) => i).filter((i) => volumes[v.key][i]);
+      const at = (part) => rows.map((i) => 100 * volumes[v.key][i][part]);
       const [mean, low, high] = [at(0), at(1), at(2)];
       return {
-        type: "bar", orientation: "h", y: known, x: mean, marker: { color: css(v.colour) }, hoverinfo: "text",
-        hovertext: known.map((name, i) => `<b>${escapeText(names[name])}</b> ${v.name}<br>${mean[i].toFixed(2)}`
+        type: "bar", orientation: "h", y: rows, x: mean, marker: { color: css(v.colour) }, hoverinfo: "text",
+        hovertext: rows.map((name, i) => `<b>${escapeText(names[name])}</b> ${v.name}<br>${mean[i].toFixed(2)}`
           + (volumes[v.key][name][3] > 1 ? ` (${low[i].toFixed(2)} to ${high[i].toFixed(2)})` : " (one set)")),
         error_x: { type: "data", symmetric: false, color: css("--ink"), thickness: 1.4, width: 3,
           array: mean.map((value, i) => high[i] - value), arrayminus: mean.map((value, i) => value - low[i]) },
@@ -152,7 +154,7 @@
       marker: crossMarker() };
     const [low, high] = [dial.values[0], dial.values.at(-1)];
     const pad = 0.03 * (high - low);
-    return draw("dial-chart", [...METRICS.flatMap((m) => dialTraces(dial, m)), crosses], {
+    return draw("dial-chart", [...metrics().flatMap((m) => dialTraces(dial, m)), crosses], {
       xaxis: axis("γ, unlearning intensity", [low - pad, high + pad]), yaxis: axis("%", [-3, 103]),
     });
   }
@@ -161,7 +163,7 @@
 
   function drawAll() {
     drawLegend();
-    drawMetricsKey("dial-key", METRICS);
+    drawMetricsKey("dial-key", metrics());
     showTable(state.table);
     press("views", "view", (view) => view === state.view);
     press("layers", "layer", (layer) => state.layers.has(layer));

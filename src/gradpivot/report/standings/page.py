@@ -11,6 +11,7 @@ from typing import Any
 
 from gradpivot.evaluate import find_metric, standing_metrics
 from gradpivot.report.common.wording import MISSING, judged_by_gap
+from gradpivot.report.standings.grids import ranked_measures
 from gradpivot.report.standings.plane import Cloud, cloud, common_front, table_clouds, view_box
 from gradpivot.report.standings.wording import others
 from gradpivot.results import DialCurve, Estimate, Standings, Table, forget_words
@@ -27,9 +28,14 @@ def standings_payload(standings: Standings) -> dict[str, Any]:
     """Data for the page's script, rounded and thinned."""
     share = min(MAX_PLANE_POINTS, max(1, MAX_PAGE_POINTS // max(1, len(standings.tables))))
     return {
-        "metrics": [{"key": name, "name": find_metric(name).symbol} for name in standing_metrics()],
+        "metrics": [{"key": name, "name": find_metric(name).symbol} for name in _standing(standings)],
         "tables": [_payload(table, share) for table in standings.tables],
     }
+
+
+def _standing(standings: Standings) -> list[str]:
+    """The metrics of H and Δ of any table; each table has its own among them."""
+    return list(dict.fromkeys(name for table in standings.tables for name in standing_metrics(table.kind)))
 
 
 def _payload(table: Table, most: int) -> dict[str, Any]:
@@ -38,12 +44,13 @@ def _payload(table: Table, most: int) -> dict[str, Any]:
     labels: dict[str, int] = {}
     places = {place: i for i, place in enumerate(table.places)}
     drawn = {
-        "series": [_series(c, every, labels, places) for c in clouds],
+        "metrics": list(standing_metrics(table.kind)),
+        "series": [_series(c, every, labels, places, table.kind) for c in clouds],
         "common": [[_round(s.x), _round(s.y)] for s in common_front(clouds)],
         "models": _models(table),
         "view": list(view_box(clouds)),
         "volumes": _volumes(table),
-        "dials": [_dial(row.name, dial) for row in table.series for dial in row.dials],
+        "dials": [_dial(row.name, dial, table.kind) for row in table.series for dial in row.dials],
         "sets": [f"{forget_words(table.kind, forget)}, seed {seed}" for forget, seed in places],
         "gap": judged_by_gap(table.kind),
         "every": every,
@@ -55,7 +62,9 @@ def _round(value: float) -> float:
     return round(value, 4)
 
 
-def _series(found: Cloud, every: int, labels: dict[str, int], places: dict[tuple[str, int], int]) -> dict[str, Any]:
+def _series(
+    found: Cloud, every: int, labels: dict[str, int], places: dict[tuple[str, int], int], kind: str
+) -> dict[str, Any]:
     def number(label: str) -> int:
         return labels.setdefault(label, len(labels))
 
@@ -67,7 +76,7 @@ def _series(found: Cloud, every: int, labels: dict[str, int], places: dict[tuple
         "runs": {
             "x": [_round(r.x) for r in kept],
             "y": [_round(r.y) for r in kept],
-            **{m: [_round(getattr(r.point.scores, m)) for r in kept] for m in standing_metrics()},
+            **{m: [_round(getattr(r.point.scores, m)) for r in kept] for m in standing_metrics(kind)},
             "label": [number(r.point.label) for r in kept],
             "set": [places[r.solution_set.place] for r in kept],
         },
@@ -94,7 +103,9 @@ def _models(table: Table) -> list[dict[str, Any]]:
 
 def _volumes(table: Table) -> dict[str, Any]:
     rows = [row for row in (table.retrained, *table.series) if row]
-    measures = ("hypervolume", "hypervolume_without_mia", "hypervolume_svc")
+    measures = [
+        m for m in ("hypervolume", "hypervolume_without_mia", "hypervolume_svc") if m in ranked_measures(table.kind)
+    ]
     return {
         "names": [row.name for row in rows],
         **{m: [_bounds(found.over_sets) if (found := row.measures[m]) else None for row in rows] for m in measures},
@@ -107,11 +118,11 @@ def _bounds(value: Estimate) -> list[float]:
     return [_round(value.mean), _round(low), _round(high), value.n]
 
 
-def _dial(name: str, dial: DialCurve) -> dict[str, Any]:
+def _dial(name: str, dial: DialCurve, kind: str) -> dict[str, Any]:
     beside = others(dial.others)
     return {
         "name": name if beside == MISSING else f"{name}, {beside}",
         "values": list(dial.values),
         "diverged": list(dial.diverged),
-        **{m: [_bounds(e) if e else None for e in dial.scores[m]] for m in standing_metrics()},
+        **{m: [_bounds(e) if e else None for e in dial.scores[m]] for m in standing_metrics(kind)},
     }

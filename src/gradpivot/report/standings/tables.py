@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gradpivot.evaluate import scored_metrics
+from gradpivot.evaluate import headline_metrics
 from gradpivot.report.common.exports import CsvLine
 from gradpivot.report.common.tables import rich_table, spreadsheet_text
 from gradpivot.report.common.wording import number
-from gradpivot.report.standings.grids import RANKED_MEASURES, marks
+from gradpivot.report.standings.grids import marks, ranked_measures
 from gradpivot.report.standings.wording import head, measure_name, paper_title, scaled, spread, unit
 from gradpivot.results import Estimate, Measure, PaperValue, Series, Table, measures
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import rich.table
 
 __all__ = ["STANDINGS_COLUMNS", "console_tables", "csv_lines"]
+
+_VOLUMES = ("delta", "hypervolume", "hypervolume_without_mia", "hypervolume_svc")
 
 STANDINGS_COLUMNS = (
     "problem", "task", "protocol", "series", "role", "forget", "measure", "unit", "mean", "std", "std over classes",
@@ -35,7 +37,7 @@ def csv_lines(table: Table) -> Iterator[CsvLine]:
 def _series_lines(table: Table, row: Series) -> Iterator[CsvLine]:
     texts = [spreadsheet_text(part) for part in (table.problem, table.task, table.protocol, row.name, row.role)]
     dataset = f"{table.dataset} (context)" if table.context else table.dataset or ""
-    for measure in measures():
+    for measure in measures(table.kind):
         m = row.measures[measure]
         if m is not None:
             values = [m.over_seeds.mean, m.over_seeds.low, m.over_seeds.high]
@@ -66,9 +68,9 @@ def console_tables(table: Table) -> list[rich.table.Table]:
     return [_console_table(table), *([_console_paper(table)] if table.dataset else [])]
 
 
-def _on_console() -> tuple[str, ...]:
-    scores = (metric.name for metric in scored_metrics() if metric.variant_of is None)
-    return (*scores, "delta", "hypervolume", "hypervolume_without_mia", "hypervolume_svc")
+def _on_console(kind: str) -> tuple[str, ...]:
+    scores = (metric.name for metric in headline_metrics(kind) if metric.variant_of is None)
+    return (*scores, *(m for m in _VOLUMES if m in ranked_measures(kind)))
 
 
 def _console_table(table: Table) -> rich.table.Table:
@@ -76,19 +78,15 @@ def _console_table(table: Table) -> rich.table.Table:
 
     styles = {"best": "bold", "second": "underline"}
     lines: list[list[str | Text]] = []
-    marked = {measure: marks(table, measure) for measure in RANKED_MEASURES}
+    marked = {measure: marks(table, measure) for measure in ranked_measures(table.kind)}
+    columns = _on_console(table.kind)
     for row in table.rows:
         line: list[str | Text] = [row.name]
-        for m in _on_console():
+        for m in columns:
             mark = marked.get(m, {}).get(row.name, "") if row.role == "run" else ""
             line.append(Text(_mean(m, row.measures[m]), style=styles.get(mark, "")))
         lines.append([*line, _mean("seconds", row.measures["seconds"]), str(row.diverged)])
-    headers = [
-        "Method",
-        *(head(m, table.kind).replace("→ retrained", "→") for m in _on_console()),
-        "Time ↓ (s)",
-        "Diverged",
-    ]
+    headers = ["Method", *(head(m, table.kind).replace("→ retrained", "→") for m in columns), "Time ↓ (s)", "Diverged"]
     note = f"Means over {len(table.places)} (class, seed) sets; scores are of each set's run closest to the " \
         "retrained model. ✗ = diverged runs, which count as zeros."  # fmt: skip
     return rich_table(table.title, note, headers, lines)

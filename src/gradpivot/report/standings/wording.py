@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradpivot.evaluate import find_metric, scored_metrics
-from gradpivot.report.common.wording import MISSING, arrow, number, symbol
+from gradpivot.evaluate import find_metric, headline_metrics
+from gradpivot.report.common.wording import MISSING, arrow, has_mia, number, scores_beside, symbol
 from gradpivot.results import CRITERIA, Estimate, Measure, PaperValue, Ranking, Rival, Table
 
 __all__ = [
@@ -21,6 +21,8 @@ _NAMES = {
     "delta": "Δ", "delta_svc": "Δ SVC", "hypervolume": "H", "hypervolume_svc": "H SVC",
     "hypervolume_without_mia": "H without MIA", "seconds": "Time per run", "space_seconds": "Total time",
 }  # fmt: skip
+_FOR_ALL = ("hypervolume", "delta", "seconds")
+"""Criteria that do not compare attacks."""
 MAX_DIFFERENCES = 3
 """Number of rivals per verdict for which a sentence gives the difference."""
 DATASETS = {"cifar10": "CIFAR-10", "svhn": "SVHN"}
@@ -95,7 +97,7 @@ def paper_title(table: Table) -> str:
 def caption(table: Table) -> str:
     """Caption of the methods table."""
     sets, seeds, forgets = len(table.places), len(table.seeds), len(table.forgets)
-    scores = [metric.symbol for metric in scored_metrics() if metric.variant_of is None]
+    scores = [metric.symbol for metric in headline_metrics(table.kind) if metric.variant_of is None]
     over = "classes of the mean over seeds" if forgets > 1 else "seeds"
     parts = [
         f"{sets} sets: {forgets} {'classes' if table.kind == 'class' else 'splits'} × {seeds} seeds. Mean, with the "
@@ -104,7 +106,9 @@ def caption(table: Table) -> str:
         "H the hypervolume of the whole set, both averaged over sets.",
         "MIA is the threshold attack (best single threshold on the true-label confidence)"
         f"{', which Δ and H leave out here' if 'mia' in table.undetermined else ', which Δ and H use'}; the paper uses "
-        "the SVC attack.",
+        "the SVC attack."
+        if has_mia(table.kind)
+        else scores_beside(table.kind),
     ]
     if table.kind != "class":
         parts.append("→ retrained: closer to the retrained model's value is better; H uses 1 − the gap.")
@@ -117,7 +121,8 @@ def caption(table: Table) -> str:
 
 def sentences(table: Table, criteria: Collection[str] = tuple(CRITERIA)) -> list[str]:
     """One sentence per criterion: the leader, the methods tied with it and behind it, and whether seeds agree."""
-    return [_sentence(ranking) for ranking in table.rankings if ranking.criterion in criteria]
+    told = [r for r in table.rankings if r.criterion in criteria and (has_mia(table.kind) or r.criterion in _FOR_ALL)]
+    return [_sentence(ranking) for ranking in told]
 
 
 def _sentence(ranking: Ranking) -> str:
