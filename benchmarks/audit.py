@@ -105,9 +105,9 @@ def methods(path: str, split: ForgetSplit, chosen: dict[str, Method], worlds: in
     control = _retrained(problem, original, split, 1001)
     base = Subject(model=original, split=split, original=original, retrained=(control,))
     any_method = next(iter(found.values()))
-    rows = [_row("Original", any_method, "shadow", base), _row("Retrained", any_method, "retrained", base)]
+    rows = [world_row("Original", any_method, split, "shadow"), world_row("Retrained", any_method, split, "retrained")]
     for name, method in chosen.items():
-        row = _row(name, found[name], "unlearned", base)
+        row = world_row(name, found[name], split, "unlearned")
         result = problem.prepared(original, split, method).run()
         if not result.diverged:
             subject = replace(base, model=result.model)
@@ -118,10 +118,11 @@ def methods(path: str, split: ForgetSplit, chosen: dict[str, Method], worlds: in
     return {**facts, "classes": list(split.classes), "rows": rows}
 
 
-def _row(name: str, worlds: Worlds, role: str, subject: Subject) -> dict[str, Any]:
-    """One line of the table from the margins and scores of all worlds; ``role`` is whose margins are attacked."""
+def world_row(name: str, worlds: Worlds, split: ForgetSplit, role: str) -> dict[str, Any]:
+    """One line of a table from the margins and scores of all worlds; ``role`` is whose margins are attacked."""
     attacked = replace(worlds, unlearned=getattr(worlds, role), method=name)
-    subject = replace(subject, worlds=attacked)
+    # The attacks of this table read the worlds only.
+    subject = Subject(model=nn.Identity(), split=split, worlds=attacked)
     row: dict[str, Any] = {"method": name, "worlds": len(worlds.inside), "diverged": worlds.diverged}
     if len(worlds.inside) < 4:
         return row

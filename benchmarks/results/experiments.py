@@ -124,6 +124,12 @@ def _depth(cost: str, *words: str) -> Experiment:
     return Experiment(cost=cost, run=_script("depth.py", *words, quick=(*words, *few)))
 
 
+def _records(cost: str, *words: str) -> Experiment:
+    """CUP and others on records, against shadow models."""
+    few = ("--worlds", "4", "--methods", "CUP γ = 1", "--store", "runs/results-quick/records-worlds")
+    return Experiment(cost=cost, run=_script("records.py", *words, quick=(*words, *few)))
+
+
 _SPEED = {
     "step": (("--threads", "2"), ("--threads", "1", "--repeats", "1", "--batch", "4")),
     "training": ((), ("--steps", "2", "--only", "8×8")),
@@ -133,6 +139,8 @@ _SPEED = {
     "ddpm": (("--batch", "64"), ("--batch", "2", "--repeats", "1")),
 }
 """Arguments of each benchmark, at full size and quickly."""
+_SHORT = ("CUP γ = 1", "CUP γ = 1, gradients (shrink=1)", "FT")
+"""Rows of the smaller tables of records."""
 _GAMMAS = ("--values", *(str(tenth / 10) for tenth in range(11)))
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -162,6 +170,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     "audit-digits-class": _audit("20 min", "--classes", "3"),
     "audit-digits-random": _audit("20 min", "--fraction", "0.1"),
     "depth-digits": _depth("2 min", "--classes", "3"),
+    "records-digits": _records("10 min", "--problem", "digits_flipped"),
+    "records-tabular": _records("10 min", "--problem", "tabular"),
+    "records-few": _records("5 min", "--problem", "digits_flipped", "--fraction", "0.01", "--methods", *_SHORT),
+    "records-hardest": _records("5 min", "--problem", "digits_flipped", "--hardest", "0.05", "--methods", *_SHORT),
     "targets": Experiment(cost="15 min", run=_script("targets.py", "--seeds", "3", quick=("--seeds", "1"))),
     "frontier": Experiment(
         cost="15 min",
@@ -190,6 +202,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         _audit("40 min", "--problem", "benchmarks.audit:fashion", "--worlds", "10"),
         quick=False,
         data=("fashion-mnist",),
+    ),
+    "records-fashion": replace(
+        _records("40 min", "--problem", "fashion", "--worlds", "8"), quick=False, data=("fashion-mnist",)
     ),
     "depth-mnist": replace(
         _depth("15 min", "--problem", "mnist", "--classes", "3", "--passes", "2"), quick=False, data=("mnist",)

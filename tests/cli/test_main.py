@@ -245,14 +245,13 @@ def test_a_trace_of_records_without_a_reference_shows_every_run(original, tmp_pa
 
 
 def test_random_and_indexed_forgetting(unlearn, tmp_path, capsys):
-    assert unlearn("cup", "--fraction", "0.1", "--epochs", "1") == 4
+    assert unlearn("cup", "--fraction", "0.1", "--gamma", "1") == 0
     (tmp_path / "who.txt").write_text("3\n14\n15\n")
     capsys.readouterr()
-    assert unlearn("cup", "--indices", str(tmp_path / "who.txt"), "--epochs", "1", out="second") == 4
+    assert unlearn("cup", "--indices", str(tmp_path / "who.txt"), "--shrink", "1", "--epochs", "1", out="second") == 4
     told = capsys.readouterr()
     assert "reached 0.01 %: 1 steps are few; use more epochs" in told.err
-    # Both on the half of the test data that did not steer.
-    assert told.out.count("TA 98.89 %") == 2
+    # Before and after, on the half of the test data that did not steer.
     assert told.out.count(" %, AUC ") == told.out.count("(held-out data ") == 2
     assert "TA, AUC and Uncertainty use half of the test data" in told.out
     assert "MIA" not in told.out

@@ -47,7 +47,7 @@ def test_without_never_seen_data_there_is_nothing_to_compare_with():
 def test_records_end_in_as_much_doubt_as_gamma_asks_for(gamma, lr):
     model, split = memorised(), records()
     start = doubt(model, split.train, split.forget_indices)
-    result = unlearn(model, split, CUP(gamma=gamma, lr=lr, epochs=20, budget=1.0))
+    result = unlearn(model, split, CUP(shrink=1, gamma=gamma, lr=lr, epochs=20, budget=1.0))
     most = doubt(model, TensorDataset(*split.with_validation().validation[:]))
     asked = start + (most - start) * target_degree(gamma)
     reached = doubt(result.model, split.train, split.forget_indices)
@@ -78,7 +78,7 @@ def allowed(model: nn.Module, split: ForgetSplit) -> float:
 @pytest.mark.numeric
 def test_what_a_run_may_cost_shrinks_with_the_way():
     model, split = memorised(), records()
-    result = unlearn(model, split, CUP(gamma=1.0, lr=1.0, epochs=4))
+    result = unlearn(model, split, CUP(shrink=1, gamma=1.0, lr=1.0, epochs=4))
     assert retain_loss(result.model, split) - retain_loss(model, split) <= allowed(model, split) + 1e-6
 
 
@@ -103,7 +103,7 @@ def test_a_way_of_nothing_has_been_gone():
 @pytest.mark.numeric
 def test_no_step_changes_the_forget_loss_by_more_than_its_share():
     """Of NPO a tenth of the loss is 14 points of doubt: that share has to shrink with the way as well."""
-    result = unlearn(memorised(), records(), CUP(gamma=1.0, lr=10.0, epochs=10))
+    result = unlearn(memorised(), records(), CUP(shrink=1, gamma=1.0, lr=10.0, epochs=10))
     way = result.history["most"][-1] - result.history["start"][-1]
     share = Unseen(Classification(), NPO, way).share(0.0)
     rows = zip(*(result.history[n] for n in ("forget_change", "forget_loss", "taken_back")), strict=True)
@@ -198,7 +198,7 @@ def test_doubt_that_augmentation_adds_is_none_of_the_way():
         def forward(self, points: torch.Tensor) -> torch.Tensor:
             return self.inner(self.drop(points))
 
-    result = unlearn(Dropping().eval(), records(), CUP(gamma=0.3, lr=0.1, epochs=10, budget=1.0))
+    result = unlearn(Dropping().eval(), records(), CUP(shrink=1, gamma=0.3, lr=0.1, epochs=10, budget=1.0))
     history = result.history
     # It does not begin by giving back, as it would if the noise were taken for forgetting.
     assert history["asked"][0] > history["start"][0] + 0.05
@@ -224,7 +224,7 @@ def test_doubt_is_what_a_model_does_not_say():
 
 
 def test_the_same_weights_come_of_a_run_that_was_killed(tmp_path):
-    split, method = records(), CUP(gamma=0.5, lr=0.1, epochs=4)
+    split, method = records(), CUP(shrink=1, gamma=0.5, lr=0.1, epochs=4)
     whole = unlearn(memorised(), split, method)
 
     class KilledError(Exception):
@@ -259,7 +259,7 @@ def test_validation_data_that_tell_nothing_are_refused(data, told):
 @pytest.mark.numeric
 def test_a_small_degree_that_was_landed_on_was_not_missed(gamma):
     for seed in range(3):
-        method = CUP(gamma=gamma, lr=0.1, epochs=20, budget=1.0)
+        method = CUP(shrink=1, gamma=gamma, lr=0.1, epochs=20, budget=1.0)
         assert unlearn(memorised(), records(), method, seed=seed).missed is None
 
 
@@ -284,7 +284,7 @@ def test_other_never_seen_data_make_another_run():
 def test_a_trace_compares_with_a_reference_on_the_same_data():
     reference = unlearn(memorised(), records(), GA(lr=1e-3, epochs=1))
     assert reference.scores.n_test == 400
-    method = CUP(epochs=1)
+    method = CUP(shrink=1, epochs=1)
     traced = trace(memorised(), records(), method, gammas=[0.5], reference=reference)
     assert traced.reference.n_test == traced.points[0].scores.n_test == 200
     with pytest.raises(GradPivotError, match="with_validation"):
@@ -295,7 +295,7 @@ def test_a_trace_compares_with_a_reference_on_the_same_data():
 
 def test_nobody_is_told_to_allow_what_is_allowed_already():
     """Of records that cannot be brought to look unseen within a few steps' cost."""
-    method = CUP(gamma=0.9, lr=0.1, epochs=15)
+    method = CUP(shrink=1, gamma=0.9, lr=0.1, epochs=15)
     result = unlearn(memorised(), records(), method)
     short = replace(result, history={**result.history, "reached": [0.0]})
     assert "budget 1" in short.missed

@@ -19,7 +19,7 @@ from gradpivot.testing.contract import MethodContract
 from gradpivot.testing.problems import TinyNet, blobs, trained
 from memorised import doubt, noisy
 
-METHOD = CUP(gamma=1.0, epochs=40, lr=0.02)
+METHOD = CUP(gamma=1.0, shrink=1, epochs=40, lr=0.02)
 FIRST, SECOND, REST = (np.arange(240)[part] for part in (slice(25), slice(25, 45), slice(45, None)))
 
 

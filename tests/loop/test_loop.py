@@ -184,7 +184,7 @@ def test_opposed_gradients_stop_even_momentum_and_weight_decay():
             model.eval()
             return super().retain_loss(model, (blobs().tensors[0], blobs().tensors[1]))
 
-    result = unlearn(trained(), same, CUP(weight_decay=0.1, lr=0.1), task=Opposed())
+    result = unlearn(trained(), same, CUP(shrink=1, weight_decay=0.1, lr=0.1), task=Opposed())
     assert set(result.history["pareto_stationary"]) == {True}
     for old, new in zip(trained().parameters(), result.model.parameters(), strict=True):
         assert torch.equal(old, new)

@@ -139,7 +139,7 @@ def test_the_auc_of_the_test_part_is_told():
 @pytest.mark.parametrize("epochs", [8, 60])
 def test_a_search_for_the_auc_of_records_starts_as_gamma_1(epochs):
     """If γ = 1 reaches its degree and that is not enough, another run starts from the original; else it goes on."""
-    method = CUP(gamma=1.0, epochs=epochs)
+    method = CUP(gamma=1.0, shrink=1, epochs=epochs)
     plain = unlearn(memorised(), records().with_validation(), method)
     result = unlearn(memorised(), records().with_validation(), method, until="AUC<=50.1")
     first, second = result.tries[:2]

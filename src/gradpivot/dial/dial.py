@@ -174,6 +174,13 @@ class Dial:
             reached=None,
         )
 
+    def is_done(self, progress: float) -> bool:
+        """Whether the target has been held after the ramp and L_r is back, so that more steps would change nothing."""
+        settings, ramp = self._settings, self._ramp
+        on_target = abs(ramp.behind) <= settings.done_lag
+        repaired = ramp.retain_level <= ramp.retain_start + settings.done_rise * self._task.loss_unit
+        return progress >= settings.ramp + settings.hold and on_target and repaired
+
     def _retain_loss(self, batch: PairedBatch) -> Tensor:
         """L_r, plus how far the predictions on already forgotten records have moved."""
         loss = self._task.retain_loss(self._model, batch.retain)

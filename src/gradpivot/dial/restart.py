@@ -37,23 +37,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Restart", "Restartable", "restart_epochs"]
 
-_CEILING, _SMALL_CEILING = 0.25, 0.08
-"""Ceilings as fractions of training; measuring the retain set before later passes adds a quarter."""
-_MANY, _FEW = 0.1, 0.01
+_CEILING = 0.25
+"""Passes over the retain set as a fraction of training's; measuring it before the later ones adds a quarter."""
 _UNIFORM = 0.3
 """Fraction of the passes that use every sample once."""
 _MIN_WEIGHT = 0.1
 """Weight of a sample that the model is sure of; 1 is that of one it gets wrong."""
 
 
-def restart_epochs(training_epochs: int, fraction: float) -> int:
-    """Passes over the retain set that deleting this fraction of the records may take.
-
-    With the measurements this costs at most 10 % of training for up to 1 % of the records and 31 % for 10 % or more;
-    in between, it grows linearly.
-    """
-    share = min(max((fraction - _FEW) / (_MANY - _FEW), 0.0), 1.0)
-    return max(1, round(training_epochs * (_SMALL_CEILING + share * (_CEILING - _SMALL_CEILING))))
+def restart_epochs(training_epochs: int) -> int:
+    """Passes over the retain set that a deletion may take: with its measurements 31 % of training."""
+    return max(1, round(_CEILING * training_epochs))
 
 
 class Restartable(DescentRecipe, Protocol):
@@ -143,11 +137,10 @@ class Restart:
         self._epoch, self._uncertain, self._level = -1, np.empty(0), math.inf
 
     def _training(self) -> _Training:
-        method, model, n_forget = self._method, self._model, len(self._split.forget_indices)
-        fraction = n_forget / (n_forget + len(self._split.retain_indices))
+        method, model = self._method, self._model
         return _Training(
-            lr=self._settings.restart_rate * (method.training_lr or self._settings.training_lr),
-            epochs=restart_epochs(method.training_epochs or self._settings.training_epochs, fraction),
+            lr=method.training_lr or self._settings.training_lr,
+            epochs=restart_epochs(method.training_epochs or self._settings.training_epochs),
             batch_size=method.retain_batch_size or self._settings.restart_batch,
             augment=method.augment,
             weight_decay=method.weight_decay,
@@ -162,7 +155,8 @@ class Restart:
             return
         if self._goal.is_reached(self._search.start):
             self._loop.note(
-                "nothing to forget: the model is already as uncertain about the forget set as about held-out data"
+                "nothing to forget: the model is already as uncertain about the forget set as about held-out data, and "
+                "is returned unchanged"
             )
             return
         tolerated = float(self._retain_uncertainty().mean()) + self._settings.repair_gap

@@ -23,6 +23,9 @@ class DialSettings:
         repair_above: Rise of L_r above its start at which the run repairs it before forgetting more.
         repair_intensity: Maximum intensity while repairing.
         final_rate: Fraction that the step length decays to after the ramp, so that the end point is stable.
+        hold: Fraction of the run after the ramp before it may end early …
+        done_lag: … with a lag of at most this …
+        done_rise: … and L_r at most this much above its start.
         min_gap: Gap to the full degree, as a fraction of it, below which there is nothing to forget.
         retain_tolerance: Rise of L_r on its own batch that a step may cause: 5 % of the likelihood.
         forget_reach: Change of L_f that a step may cause …
@@ -54,8 +57,6 @@ class DialSettings:
         training_epochs: Epochs of the original's training, if unknown.
         training_lr: Peak learning rate of the original's training, if unknown.
         repair_gap: Rise of the mean uncertainty about the retain set that a restart may leave.
-        restart_rate: Peak learning rate after a restart, as a multiple of that of training: a short run needs a
-            higher one to fit the retain set, and erases more.
         restart_batch: Batch size after a restart.
         restart_max_norm: Maximum gradient norm after a restart.
     """
@@ -68,6 +69,9 @@ class DialSettings:
     repair_above: float = 0.1
     repair_intensity: float = 0.1
     final_rate: float = 0.1
+    hold: float = 0.1
+    done_lag: float = 0.01
+    done_rise: float = 0.01
     min_gap: float = 1e-3
 
     retain_tolerance: float = 0.05
@@ -101,7 +105,6 @@ class DialSettings:
     training_epochs: int = 30
     training_lr: float = 0.05
     repair_gap: float = 0.01
-    restart_rate: float = 2.0
     restart_batch: int = 64
     restart_max_norm: float = 5.0
 

@@ -109,7 +109,9 @@ class Problem:
         """Values for unset fields: the problem's settings and, to delete records, how the original was trained."""
         if split.kind == "class":
             return self.settings
-        known: dict[str, Any] = {"training_epochs": self.training.epochs}
+        known: dict[str, Any] = {
+            "training_epochs": self.training.epochs, "retain_batch_size": self.training.batch_size,
+        }  # fmt: skip
         if self.training.optimizer == "sgd":
             known["training_lr"] = self.training.lr
         return {**known, **self.settings}

@@ -37,8 +37,7 @@ class CUP(SteerableDescent):
         gamma_end: Final γ of a linear schedule; only with dial=angle.
         shrink: Records only: fraction of the original weights that the warm restart keeps (0.3 if unset). 1 disables
             it, and gradients of the forget loss steer instead.
-        training_epochs: Epochs the original was trained for (30 if unset). Deleting records takes at most 10 to 30 % of
-            them.
+        training_epochs: Epochs the original was trained for (30 if unset). Deleting records takes at most 31 %.
         training_lr: Peak learning rate the original was trained with (0.05 if unset); used after a restart.
     """
 
@@ -107,13 +106,12 @@ class CUP(SteerableDescent):
 
     def gradients(self, split: ForgetSplit) -> float:
         """One gradient per sample of every batch; a warm restart passes over the retain set."""
-        from gradpivot.dial import restart_epochs
+        from gradpivot.dial import DialSettings, restart_epochs
         from gradpivot.tasks import Classification
 
         if not self.restarts(split.kind, Classification()):
             return super().gradients(split)
-        n_forget, n_retain = len(split.forget_indices), len(split.retain_indices)
-        return float(restart_epochs(self.training_epochs or 30, n_forget / (n_forget + n_retain)) * n_retain)
+        return float(restart_epochs(self.training_epochs or DialSettings().training_epochs) * len(split.retain_indices))
 
     def descend(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Run Algorithm 1."""

@@ -118,6 +118,8 @@ class SteerableDescent(ForgettingDescent):
             return
         for batch in loop.paired_batches(model, task, split, self):
             dial.step(batch)
+            if dial.is_done(batch.progress):
+                break
         dial.finish()
 
     @abstractmethod

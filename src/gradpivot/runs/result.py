@@ -116,6 +116,9 @@ class Result:
 
     def _advice(self, unchanged: bool) -> str:
         steps, kind = len(self.history.get("step", ())), self.kind
+        if steps and "intensity" not in self.history:
+            # A warm restart, which no gradient of the forget loss steered.
+            return "the restart kept too much, or was not repaired in time; lower shrink, or raise training_epochs"
         if steps < FEW_STEPS:
             return f"{steps} steps are few; use more epochs"
         landed = (self.history.get("landed") or [None])[-1]

@@ -1,0 +1,171 @@
+"""Records: does unlearning single records mean what retraining means, and what does it cost?
+
+python benchmarks/records.py --problem digits_flipped --worlds 16
+python benchmarks/records.py --problem fashion --fraction 0.01 --worlds 8
+python benchmarks/records.py --problem digits_flipped --hardest 0.05
+
+Every world trains a shadow model on the retain set and half of the target records, unlearns that half, and retrains
+without it. U-LiRA guesses which records were inside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from benchmarks.audit import fashion, world_row
+from torch.utils.data import TensorDataset
+
+from gradpivot import CUP, FT, GA, IU, RL, WS, ForgetSplit, L1Sparse, SalUn, WarmRestart
+from gradpivot.auditing import run_worlds, target_of
+from gradpivot.auditing.statistics import auc
+from gradpivot.data import load_cifar10
+from gradpivot.evaluate import predictions
+from gradpivot.experiments import Problem, find_problem
+from gradpivot.methods import Method, Retrain
+from gradpivot.models import MLP
+from gradpivot.runs import train_original
+
+__all__ = ["cifar", "digits_flipped", "fashion", "tabular"]
+
+_FLIPPED = 0.1
+
+
+def digits_flipped() -> Problem:
+    """Digits with a tenth of the training labels drawn at random, and a CNN that memorises them."""
+    base = find_problem("digits")
+
+    def load() -> tuple[TensorDataset, TensorDataset]:
+        train, test = base.load()
+        generator = torch.Generator().manual_seed(0)
+        labels = train.tensors[1].clone()
+        chosen = torch.randperm(len(labels), generator=generator)[: round(_FLIPPED * len(labels))]
+        labels[chosen] = torch.randint(0, 10, (len(chosen),), generator=generator, dtype=labels.dtype)
+        return TensorDataset(train.tensors[0], labels), test
+
+    training = Retrain(lr=0.05, epochs=60, batch_size=32, momentum=0.9, weight_decay=0, schedule="cosine")
+    return replace(base, name="digits-flipped", load=load, training=training)
+
+
+def tabular() -> Problem:
+    """Made tables of 20 features and five classes, a tenth of the labels wrong, and an MLP that memorises them."""
+
+    def load() -> tuple[TensorDataset, TensorDataset]:
+        from sklearn.datasets import make_classification
+
+        features, labels = make_classification(
+            n_samples=5000, n_features=20, n_informative=12, n_classes=5, n_clusters_per_class=2, flip_y=0.1,
+            class_sep=1.5, random_state=0,
+        )  # fmt: skip
+        x, y = torch.tensor(features, dtype=torch.float32), torch.tensor(labels)
+        return TensorDataset(x[:2500], y[:2500]), TensorDataset(x[2500:], y[2500:])
+
+    training = Retrain(lr=0.05, epochs=40, batch_size=32, momentum=0.9, weight_decay=0, schedule="cosine")
+    return Problem(
+        name="tabular", load=load, model=lambda: MLP((20, 256, 5)), training=training,
+        settings={"batch_size": 32},
+    )  # fmt: skip
+
+
+def cifar() -> Problem:
+    """A small ResNet with BatchNorm on 10,000 images of CIFAR-10."""
+
+    def load() -> tuple[TensorDataset, TensorDataset]:
+        train, test = load_cifar10()
+        return TensorDataset(*(part[:10_000] for part in train.tensors)), test
+
+    return replace(find_problem("cifar10-small"), name="cifar10-10000", load=load)
+
+
+_METHODS: dict[str, Method] = {
+    **{f"CUP γ = {gamma}": CUP(gamma=gamma) for gamma in (0.25, 0.5, 0.75, 1)},
+    "CUP γ = 1, gradients (shrink=1)": CUP(gamma=1, shrink=1),
+    "Warm restart, s = 0.3": WarmRestart(lr=0.1, epochs=9, batch_size=64, weight_decay=0),
+    "FT": FT(lr=0.05, epochs=9, batch_size=64, weight_decay=0),
+    "WS": WS(),
+    "GA": GA(),
+    "RL": RL(),
+    "SalUn": SalUn(),
+    "IU": IU(),
+    "ℓ1-sparse": L1Sparse(alpha=1e-4),
+}
+
+
+def chosen_split(problem: Problem, fraction: float, hardest: float) -> ForgetSplit:
+    """A random fraction of the records, or the records with the highest memorisation.
+
+    A memorised record is one that models trained without it get wrong: the least mean p_y over five models, each
+    trained without a fifth of the data.
+    """
+    train, test = problem.load()
+    if not hardest:
+        return ForgetSplit.random(train, test, fraction).with_validation()
+    sure = np.empty(len(train))
+    for part in np.array_split(np.random.default_rng(0).permutation(len(train)), 5):
+        split = ForgetSplit.by_index(train, test, part)
+        model = problem.prepared(problem.model(), split, problem.training).outcome().model.eval()
+        forgotten = split.forget_indices
+        sure[forgotten] = predictions(model, train, forgotten, problem.task).confidence
+    order = np.argsort(sure)[: round(hardest * len(train))]
+    return ForgetSplit.by_index(train, test, np.sort(order)).with_validation()
+
+
+def exposed(problem: Problem, split: ForgetSplit, method: Method) -> dict[str, float]:
+    """AUC of telling retained records from unseen ones by confidence: of the original, of a run, and retrained."""
+    original = train_original(problem, split, 0)
+    models = {
+        "original": original,
+        "run": problem.prepared(original, split, method).outcome().model.eval(),
+        "retrained": problem.prepared(original, split, problem.training, seed=1).outcome().model.eval(),
+    }
+    kept = split.retain_indices[:2000]
+    found = {}
+    for name, model in models.items():
+        members = predictions(model, split.train, kept, problem.task).confidence
+        others = predictions(model, split.test, np.arange(len(split.test)), problem.task).confidence
+        found[name] = auc(members, others)
+    return found
+
+
+def main() -> None:
+    """Compare the methods on one problem and print JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--problem", default="digits_flipped", choices=["digits_flipped", "fashion", "tabular", "cifar"]
+    )
+    parser.add_argument("--fraction", type=float, default=0.1)
+    parser.add_argument(
+        "--hardest", type=float, default=0.0, help="this fraction of the most memorised records instead"
+    )
+    parser.add_argument("--worlds", type=int, default=16)
+    parser.add_argument("--methods", nargs="*", default=[], help="names of rows; all by default")
+    parser.add_argument("--store", type=Path, default=Path("runs/results/records-worlds"))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--json", action="store_true", help="accepted for symmetry with the other benchmarks")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    path = f"benchmarks.records:{given.problem}"
+    problem = find_problem(path)
+    split = chosen_split(problem, given.fraction, given.hardest)
+    methods = {name: method for name, method in _METHODS.items() if not given.methods or name in given.methods}
+    found = run_worlds(path, target_of(split), methods, count=given.worlds, store=given.store, jobs=given.jobs)
+    first = next(iter(found.values()))
+    rows = [world_row(role, first, split, kind) for role, kind in (("Original", "shadow"), ("Retrained", "retrained"))]
+    rows += [world_row(name, found[name], split, "unlearned") for name in methods]
+    for row in rows:
+        sys.stderr.write(f"{row}\n")
+    facts = {"problem": problem.name, "worlds": given.worlds, "n_forget": len(split.forget_indices),
+             "n_train": len(split.train), "hardest": given.hardest, "fraction": given.fraction}  # fmt: skip
+    print(
+        json.dumps({**facts, "rows": rows, "exposed": exposed(problem, split, CUP(gamma=1))}, indent=1, default=float)
+    )
+
+
+if __name__ == "__main__":
+    main()

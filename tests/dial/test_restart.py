@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import copy
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from gradpivot import CUP, ForgetSplit, Result, unlearn
+from gradpivot.dial import restart_epochs
+from gradpivot.dial.ramp import target_degree
+from gradpivot.testing.contract import MethodContract
+from gradpivot.testing.problems import blobs
+from memorised import doubt, memorised, noisy, records
+
+METHOD = CUP(gamma=1.0, training_epochs=150, retain_batch_size=16)
+
+
+@cache
+def run(gamma: float, seed: int = 0) -> Result:
+    method = CUP(gamma=gamma, training_epochs=150, retain_batch_size=16)
+    return unlearn(memorised(), records(), method, seed=seed)
+
+
+class TestRestart(MethodContract):
+    """CUP on records: what holds for every method holds here."""
+
+    method = CUP(gamma=1.0, training_epochs=60, retain_batch_size=16, epochs=1)
+    least_ua = 0.0
+
+    def split(self) -> ForgetSplit:
+        return ForgetSplit.random(blobs(), blobs(seed=1), 0.2, validation=blobs(seed=2))
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("seed", range(3))
+def test_the_records_end_as_uncertain_as_held_out_data(seed):
+    result, split = run(1.0, seed), records()
+    start = doubt(memorised(), split.train, split.forget_indices)
+    held_out = doubt(memorised(), noisy(400, 1))
+    reached = doubt(result.model, split.train, split.forget_indices)
+    # Three standard errors of a mean over 48 records, each at most 1/2.
+    assert reached == pytest.approx(held_out, abs=3 * 0.5 / np.sqrt(48))
+    assert reached > start + 0.1
+    assert result.missed is None
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("seed", range(3))
+def test_a_smaller_gamma_is_a_point_on_the_way(seed):
+    last = run(1.0, seed).history
+    start, most = last["start"][-1], last["most"][-1]
+    for gamma in (0.25, 0.5, 0.75):
+        history = run(gamma, seed).history
+        assert history["asked"][-1] == pytest.approx(start + (most - start) * target_degree(gamma))
+        assert history["reached"][-1] == pytest.approx(history["asked"][-1], abs=0.05 * (most - start))
+        assert 0 < history["landed"][-1] <= 1
+
+
+def test_gamma_0_is_the_original():
+    assert run(0.0).is_original
+
+
+def test_no_step_sees_the_forget_set():
+    """At γ = 1 the end of training is the result, so other samples in the forget set give the same weights."""
+    split = records()
+    points, labels = (part.clone() for part in split.train.tensors)
+    forgotten = torch.as_tensor(np.array(split.forget_indices))
+    points[forgotten] += 0.1 * torch.randn(len(forgotten), 12, generator=torch.Generator().manual_seed(0))
+    other = ForgetSplit.by_index(TensorDataset(points, labels), noisy(400, 1), split.forget_indices)
+    same = ForgetSplit.by_index(split.train, noisy(400, 1), split.forget_indices)
+    results = [unlearn(memorised(), one, METHOD) for one in (same, other)]
+    assert [result.history["landed"][-1] for result in results] == [1, 1]
+    for first, second in zip(*(result.model.parameters() for result in results), strict=True):
+        assert torch.equal(first, second)
+
+
+def test_frozen_weights_stay():
+    model = memorised()
+    model[0].requires_grad_(False)
+    result = unlearn(model, records(), METHOD)
+    assert torch.equal(result.model[0].weight, model[0].weight)
+    assert not torch.equal(result.model[2].weight, model[2].weight)
+
+
+def test_statistics_of_batchnorm_are_those_of_the_retained_data():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 2))
+    split = records()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    points, labels = split.train.tensors
+    for _ in range(150):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(points), labels).backward()
+        optimizer.step()
+    result = unlearn(model.eval(), split, METHOD)
+    with torch.no_grad():
+        kept = result.model[0](points[torch.as_tensor(np.array(split.retain_indices))])
+    torch.testing.assert_close(result.model[1].running_mean, kept.mean(0), rtol=0.05, atol=0.05)
+
+
+def test_a_run_that_does_not_recover_is_walked_back_and_says_so():
+    """A restart without training destroys the model; the budget on held-out data doesn't allow that."""
+
+    def held_out_loss(model: nn.Module) -> float:
+        points, labels = split.validation[:]
+        with torch.no_grad():
+            return float(nn.functional.cross_entropy(model(points), labels))
+
+    split, model = records(validation=noisy(400, 2)), nn.Linear(12, 2)
+    # Half-way through training: it generalises, and knows its training data a little better.
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    points, labels = split.train.tensors
+    for _ in range(100):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(points), labels).backward()
+        optimizer.step()
+    result = unlearn(model.eval(), split, CUP(gamma=1.0, training_epochs=1, training_lr=1e-12))
+    assert held_out_loss(result.model) <= held_out_loss(model) + 0.15 + 1e-6
+    assert "raise training_epochs" in result.note
+
+
+def test_it_stops_once_the_retain_set_is_back():
+    """Records that are easy to learn again: far fewer passes than the ceiling."""
+    split = ForgetSplit.random(blobs(), blobs(seed=1), 0.2, validation=blobs(seed=2))
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
+    points, labels = (part[torch.as_tensor(np.array(split.forget_indices))] for part in split.train.tensors)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(300):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(points), labels).backward()
+        optimizer.step()
+    result = unlearn(model.eval(), split, CUP(gamma=1.0, training_epochs=400, retain_batch_size=16))
+    assert result.note is None or "ceiling" not in result.note
+    assert len(result.history.get("step", ())) < 100 * 6
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.numeric
+def test_a_second_request_does_not_teach_the_first_records_again(seed):
+    data, test = noisy(240, 0), noisy(400, 1)
+    first, second, rest = (np.arange(240)[part] for part in (slice(25), slice(25, 45), slice(45, None)))
+    start = unlearn(memorised(), ForgetSplit.by_index(data, test, first), METHOD, seed=seed).model
+    split = ForgetSplit.by_index(data, test, second, already_forgotten=first)
+    result = unlearn(start, split, METHOD, seed=seed)
+    gap = doubt(start, data, first) - doubt(start, data, rest)
+    assert gap > 0.1
+    assert doubt(result.model, data, first) - doubt(result.model, data, rest) > 0.5 * gap
+
+
+def test_the_ceiling_is_a_quarter_of_training():
+    assert [restart_epochs(epochs) for epochs in (1, 30, 200)] == [1, 8, 50]
+
+
+def test_shrink_1_steers_by_gradients():
+    assert "intensity" in unlearn(memorised(), records(), CUP(gamma=1.0, shrink=1, epochs=1)).history
+    assert "intensity" not in run(1.0).history
+
+
+def test_the_callers_model_is_unchanged():
+    model = memorised()
+    before = copy.deepcopy(model.state_dict())
+    unlearn(model, records(), METHOD)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
