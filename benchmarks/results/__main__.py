@@ -16,7 +16,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.results import ablation, audit, cifar10_class, control, depth, generators, methods, speed, targets
+from benchmarks.results import (
+    ablation,
+    audit,
+    cifar10_class,
+    control,
+    depth,
+    generators,
+    methods,
+    records,
+    speed,
+    targets,
+)
 from benchmarks.results.experiments import EXPERIMENTS, Place
 from benchmarks.results.page import Page, Records
 
@@ -26,7 +37,7 @@ from gradpivot.runtime import environment
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs/results"
 PAGES: tuple[Page, ...] = (
-    control.PAGE, audit.PAGE, depth.PAGE, targets.PAGE, ablation.PAGE, *methods.PAGES, cifar10_class.PAGE,
+    control.PAGE, audit.PAGE, depth.PAGE, records.PAGE, targets.PAGE, ablation.PAGE, *methods.PAGES, cifar10_class.PAGE,
     *generators.PAGES, speed.PAGE,
 )  # fmt: skip
 

@@ -86,9 +86,10 @@ def _script(file: str, *options: str, quick: tuple[str, ...] = ()) -> Callable[[
     """Run a benchmark that prints JSON."""
 
     def run(name: str, place: Place) -> None:
-        script = Path(__file__).parents[1] / file
         chosen = quick if place.quick else options
-        place.python(script, *chosen, "--json", into=place.records / f"{name}.json")
+        place.python(
+            "-m", f"benchmarks.{file.removesuffix('.py')}", *chosen, "--json", into=place.records / f"{name}.json"
+        )
 
     return run
 

@@ -1,0 +1,129 @@
+"""Records: does unlearning single records mean what retraining means?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.results.page import Page, Records
+from benchmarks.results.tables import markdown, percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PAGE"]
+
+_PROBLEMS = {
+    "records-digits": "digits, a tenth of the labels wrong",
+    "records-tabular": "tables, a tenth of the labels wrong",
+    "records-fashion": "5,000 Fashion-MNIST images",
+    "records-few": "digits, 1 % of the records",
+    "records-hardest": "digits, the 5 % most memorised records",
+}
+_DRAWN = ("records-digits", "records-tabular", "records-fashion")
+_BEST, _BY_GRADIENTS = "CUP γ = 1", "CUP γ = 1, gradients (shrink=1)"
+
+
+def _table(found: dict[str, Any]) -> str:
+    retrained = _row(found, "Retrained")
+    return markdown(
+        ("method", "U-LiRA AUC (± error)", "TPR at 1 % FPR %", "KLoM, nats", "UA %", "RA %", "TA %",
+         "TA change, points", "cost"),
+        (
+            (row["method"], f"{row['auc']:.3f}" + (f" ± {row['auc_error']:.3f}" if row["auc_error"] else ""),
+             percent(row["tpr"], 1), f"{row['klom']:.2f}", *(percent(row[name], 1) for name in ("ua", "ra", "ta")),
+             f"{100 * (row['ta'] - retrained['ta']):+.1f}", "–" if row["cost"] is None else f"{row['cost']:.2f}")
+            for row in found["rows"]
+        ),
+    )  # fmt: skip
+
+
+def _row(found: dict[str, Any], name: str) -> dict[str, Any]:
+    row: dict[str, Any] = next(row for row in found["rows"] if row["method"] == name)
+    return row
+
+
+def _bars(records: Records) -> str:
+    """CUP at γ = 1 against the bars of the issue, one line a problem."""
+    lines = []
+    for name, title in _PROBLEMS.items():
+        found = records.data(name)
+        run, retrained, original = (_row(found, row) for row in (_BEST, "Retrained", "Original"))
+        lines.append(
+            (title, f"{original['auc']:.3f}", f"{run['auc']:.3f}", f"{retrained['auc']:.3f}", f"{run['auc_error']:.3f}",
+             f"{100 * (run['tpr'] - retrained['tpr']):+.1f}", f"{100 * (run['ta'] - retrained['ta']):+.1f}",
+             f"{100 * (run['ra'] - retrained['ra']):+.1f}", f"{run['cost']:.2f}")
+        )  # fmt: skip
+    return markdown(
+        ("problem", "AUC original", "AUC CUP γ = 1", "AUC retrained", "error",
+         *(f"{name}, points" for name in ("TPR", "TA", "RA")), "cost"),
+        lines,
+    )  # fmt: skip
+
+
+def _exposed(records: Records) -> str:
+    return markdown(
+        ("problem", "original", "CUP γ = 1", "retrained"),
+        (
+            (title, *(f"{records.data(name)['exposed'][role]:.3f}" for role in ("original", "run", "retrained")))
+            for name, title in _PROBLEMS.items()
+        ),
+    )
+
+
+def _values(records: Records) -> dict[str, str]:
+    values = {"bars": _bars(records), "exposed": _exposed(records)}
+    for name in _PROBLEMS:
+        found, field = records.data(name), name.removeprefix("records-")
+        values |= {
+            f"{field}_about": records.about(name), f"{field}_table": _table(found),
+            f"{field}_worlds": str(found["worlds"]), f"{field}_records": f"{found['n_forget']:,}",
+            f"{field}_train": f"{found['n_train']:,}",
+        }  # fmt: skip
+        for key, row in {"best": _BEST, "gradients": _BY_GRADIENTS, "retrained": "Retrained"}.items():
+            values[f"{field}_{key}_auc"] = f"{_row(found, row)['auc']:.3f}"
+    return values
+
+
+def _figures(records: Records) -> dict[str, Figure]:
+    from matplotlib.figure import Figure as Drawing
+
+    figure = Drawing(figsize=(13, 4.4), layout="constrained")
+    panels = figure.subplots(1, len(_DRAWN))
+    for axes, name in zip(panels, _DRAWN, strict=True):
+        found = records.data(name)
+        steered = [row for row in found["rows"] if row["method"].startswith("CUP γ") and "shrink" not in row["method"]]
+        way = [_row(found, "Original"), *steered]
+        axes.plot(
+            [row["auc"] for row in way],
+            [100 * row["ra"] for row in way],
+            color="#0072b2",
+            marker="o",
+            label="CUP, γ from 0 to 1",
+        )
+        for row in found["rows"]:
+            if row not in way:
+                target = row["method"] == "Retrained"
+                axes.plot(
+                    row["auc"],
+                    100 * row["ra"],
+                    marker="*" if target else ".",
+                    linestyle="",
+                    markersize=14 if target else 8,
+                    color="#009e73" if target else "#64748b",
+                )
+                axes.annotate(
+                    row["method"].replace("CUP γ = 1, gradients (shrink=1)", "CUP by gradients"),
+                    (row["auc"], 100 * row["ra"]),
+                    xytext=(4, 3),
+                    textcoords="offset points",
+                    fontsize=7,
+                )
+        axes.axvline(0.5, color="#cbd5e1", linewidth=1)
+        axes.set(title=_PROBLEMS[name], xlabel="U-LiRA AUC (0.5: nobody can tell)")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("RA, %")
+    panels[0].legend(frameon=False, loc="lower left")
+    return {"records.png": figure}
+
+
+PAGE = Page(name="records", values=_values, figures=_figures)
