@@ -22,7 +22,7 @@ import torch
 from benchmarks.audit import fashion, world_row
 from torch.utils.data import TensorDataset
 
-from gradpivot import CUP, FT, GA, IU, RL, WS, ForgetSplit, L1Sparse, SalUn, WarmRestart
+from gradpivot import CUP, FT, IU, RL, WS, ForgetSplit, L1Sparse, WarmRestart
 from gradpivot.auditing import run_worlds, target_of
 from gradpivot.auditing.statistics import auc
 from gradpivot.data import load_cifar10
@@ -89,9 +89,7 @@ _METHODS: dict[str, Method] = {
     "Warm restart, s = 0.3": WarmRestart(lr=0.1, epochs=9, batch_size=64, weight_decay=0),
     "FT": FT(lr=0.05, epochs=9, batch_size=64, weight_decay=0),
     "WS": WS(),
-    "GA": GA(),
     "RL": RL(),
-    "SalUn": SalUn(),
     "IU": IU(),
     "ℓ1-sparse": L1Sparse(alpha=1e-4),
 }
@@ -143,7 +141,7 @@ def main() -> None:
     parser.add_argument(
         "--hardest", type=float, default=0.0, help="this fraction of the most memorised records instead"
     )
-    parser.add_argument("--worlds", type=int, default=16)
+    parser.add_argument("--worlds", type=int, default=12)
     parser.add_argument("--methods", nargs="*", default=[], help="names of rows; all by default")
     parser.add_argument("--store", type=Path, default=Path("runs/results/records-worlds"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)

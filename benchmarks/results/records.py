@@ -15,11 +15,10 @@ __all__ = ["PAGE"]
 _PROBLEMS = {
     "records-digits": "digits, a tenth of the labels wrong",
     "records-tabular": "tables, a tenth of the labels wrong",
-    "records-fashion": "5,000 Fashion-MNIST images",
     "records-few": "digits, 1 % of the records",
     "records-hardest": "digits, the 5 % most memorised records",
 }
-_DRAWN = ("records-digits", "records-tabular", "records-fashion")
+_DRAWN = ("records-digits", "records-tabular")
 _BEST, _BY_GRADIENTS = "CUP γ = 1", "CUP γ = 1, gradients (shrink=1)"
 
 
@@ -87,7 +86,7 @@ def _values(records: Records) -> dict[str, str]:
 def _figures(records: Records) -> dict[str, Figure]:
     from matplotlib.figure import Figure as Drawing
 
-    figure = Drawing(figsize=(13, 4.4), layout="constrained")
+    figure = Drawing(figsize=(10, 4.4), layout="constrained")
     panels = figure.subplots(1, len(_DRAWN))
     for axes, name in zip(panels, _DRAWN, strict=True):
         found = records.data(name)

@@ -104,3 +104,23 @@ def test_the_settings_are_the_constants_of_every_part():
     outcome = Loop().run(Strict(gamma=1.0, lr=1.0, epochs=6), trained(), Classification(), split())
     rows = zip(outcome.history["retain_change"], outcome.history["taken_back"], strict=True)
     assert max(change for change, back in rows if not back) <= 2 * strict.retain_tolerance + 1e-9
+
+
+@pytest.mark.parametrize("gamma", [0.3, 1.0])
+def test_a_run_ends_once_the_target_was_held_and_nothing_is_broken(gamma):
+    """Separable blobs: nothing to repair after the ramp."""
+    split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    method = CUP(gamma=gamma, epochs=40, batch_size=16, batchnorm="frozen")
+    result = unlearn(trained(), split, method)
+    settings, steps = DialSettings(), len(result.history["step"])
+    assert 40 * 2 * (settings.ramp + settings.hold) <= steps < 40 * 3
+    assert result.history["reached"][-1] == pytest.approx(result.history["asked"][-1], abs=0.03)
+    assert result.scores.ra >= 0.95
+
+
+def test_a_run_under_new_statistics_goes_to_its_end():
+    split = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    method = CUP(gamma=1.0, epochs=10, batch_size=16, batchnorm="recalibrate")
+    full = unlearn(trained(), split, method)
+    per_epoch = -(-len(split.forget_indices) // 16)
+    assert len(full.history["step"]) == 10 * per_epoch

@@ -32,7 +32,7 @@ def test_shrink_goes_from_fine_tuning_to_retraining():
     assert half == pytest.approx(none / 4, rel=1e-3)
 
 
-def test_a_weight_that_cannot_be_reset_stays_and_is_named():
+def test_a_weight_that_cannot_be_reset_asks_for_a_factory():
     class Scaled(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -42,9 +42,9 @@ def test_a_weight_that_cannot_be_reset_stays_and_is_named():
             return self.layer(self.scale * x)
 
     split = ForgetSplit.random(blobs(), blobs(seed=1), 0.1)
-    result = unlearn(Scaled(), split, WarmRestart(lr=1e-12, epochs=1))
-    assert torch.allclose(result.model.scale, torch.tensor(2.0))
-    assert "scale cannot be re-initialised" in result.note
+    with pytest.raises(GradPivotError, match="scale cannot be re-initialised; pass factory=make_model"):
+        unlearn(Scaled(), split, WarmRestart(epochs=1))
+    unlearn(Scaled(), split, WarmRestart(epochs=1), factory=Scaled)
 
 
 @pytest.mark.parametrize("shrink", [-0.1, 1.1, float("nan")])

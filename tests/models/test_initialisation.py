@@ -57,14 +57,19 @@ def test_running_statistics_are_reset_with_their_module():
 def test_shrink_and_perturb_mixes_with_what_the_factory_makes():
     old, new = nn.Linear(3, 2), nn.Linear(3, 2)
     model = copy.deepcopy(old)
-    assert shrink_and_perturb(model, lambda: copy.deepcopy(new), 0.25) == []
+    shrink_and_perturb(model, lambda: copy.deepcopy(new), 0.25)
     torch.testing.assert_close(model.weight, 0.25 * old.weight + 0.75 * new.weight)
     torch.testing.assert_close(model.bias, 0.25 * old.bias + 0.75 * new.bias)
 
 
-def test_shrink_and_perturb_leaves_frozen_weights_and_names_what_it_cannot_reset():
-    model = Own()
-    model.layer.bias.requires_grad_(False)
+def test_shrink_and_perturb_leaves_frozen_weights():
+    model = nn.Linear(3, 2)
+    model.bias.requires_grad_(False)
     before = copy.deepcopy(model.state_dict())
-    assert shrink_and_perturb(model, None, 0.5) == ["scale"]
-    assert changed(model, before) == {"layer.weight"}
+    shrink_and_perturb(model, None, 0.5)
+    assert changed(model, before) == {"weight"}
+
+
+def test_shrink_and_perturb_needs_a_factory_for_what_no_module_resets():
+    with pytest.raises(GradPivotError, match="scale cannot be re-initialised"):
+        shrink_and_perturb(Own(), None, 0.5)

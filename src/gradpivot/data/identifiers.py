@@ -93,6 +93,8 @@ def find_records(ids: Iterable[Any], all_ids: Iterable[Any], n_train: int) -> li
 
 def _as_text(ids: Any) -> list[str]:
     """Ids as text; a single one is a list of one."""
+    # A tensor's elements print as tensor(7).
+    ids = ids.tolist() if hasattr(ids, "tolist") else ids
     several = ids if isinstance(ids, Iterable) and not isinstance(ids, str | bytes) else [ids]
     return ["" if name is None else str(name).strip() for name in several]
 

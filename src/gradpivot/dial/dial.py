@@ -175,13 +175,13 @@ class Dial:
         )
 
     def is_done(self, progress: float) -> bool:
-        """Whether the target has been held after the ramp and L_r is back, so that more steps would change nothing."""
+        """Whether the target has been held after the ramp and L_r is back."""
         settings, ramp = self._settings, self._ramp
-        if self._method.batchnorm == "recalibrate":
+        if self._method.batchnorm == "recalibrate" and has_batchnorm(self._model):
             # Under new statistics held-out accuracy still improves after L_r is back.
             return False
         on_target = abs(ramp.behind) <= settings.done_lag
-        repaired = ramp.retain_level <= ramp.retain_start + settings.done_rise * self._task.loss_unit
+        repaired = ramp.retain_level <= ramp.retain_start + settings.done_rise * ramp.unit
         return progress >= settings.ramp + settings.hold and on_target and repaired
 
     def _retain_loss(self, batch: PairedBatch) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from gradpivot.data import shuffled
 from gradpivot.dial.segment import Segment, false_position
 from gradpivot.dial.settings import DialSettings
+from gradpivot.loop import restored_statistics
 from gradpivot.runtime import derive, isolated
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class LineSearch:
         loop: Loads the samples.
         recalibrate: Recomputes BatchNorm statistics; called after every change of the weights, before measuring.
         settings: The dial's constants.
-        held_out: Whether the budget bounds the loss on validation data instead of the retain set.
+        held_out: Whether the budget bounds the mean uncertainty about validation data instead of the retain loss. An
+            overfitted model has a high loss on them, which would hide that it was destroyed.
     """
 
     def __init__(
@@ -61,7 +63,8 @@ class LineSearch:
         self._data = split.train
         self._forget = shuffled(split.forget_indices, loop.seed, "landing")[: self._settings.search_samples]
         self._reference = split.validation if held_out else split.train
-        kept = np.arange(len(split.validation)) if held_out else split.retain_indices
+        self._measure = self._uncertainty if held_out else self.retain_loss
+        kept = split.known_indices(split.validation) if held_out else split.retain_indices
         self._retain = shuffled(kept, loop.seed, "landing")[: self._settings.search_samples]
         self._segment = Segment(model)
         self.weight_norm = math.sqrt(
@@ -72,10 +75,11 @@ class LineSearch:
         self.start = loop.replicas.from_first(self.degree)
         """Degree of forgetting before the run."""
         self._retain_start = loop.replicas.from_first(self._reference_loss)
-        # On held-out data the budget only keeps a model from collapsing, however small the gap is.
-        self._unit = goal.task.loss_unit * (1.0 if held_out else goal.share(self.start))
+        self._unit = goal.task.loss_unit * goal.share(self.start)
         own = goal.task.retain_budget
         self._retain_budget = self._settings.retain_budget * self._unit if own is None else own
+        if held_out:
+            self._retain_budget = self._settings.held_out_rise
         self._budget = self._retain_budget
         self._degrees: dict[float, float] = {}
 
@@ -100,17 +104,29 @@ class LineSearch:
             ]
         return float(np.sum(losses) / len(self._retain))
 
+    @torch.no_grad()
+    def _uncertainty(self) -> float:
+        """Mean uncertainty about the measured reference samples."""
+        with isolated(derive(self._loop.seed, "landing")):
+            degrees = [
+                self._goal.degree(self._model, batch).double().sum().item()
+                for _, batch in self._passes(self._reference, self._retain)
+            ]
+        return float(np.sum(degrees) / len(self._retain))
+
     def _reference_loss(self) -> float:
         """L_r that the budget is counted from: the original's, or that with new statistics if they raise it.
 
         Every result has these statistics; a budget that they exceed would return the original.
         """
-        loss = self.retain_loss()
+        loss = self._measure()
         if self._recalibrate is None:
             return loss
-        self._recalibrate()
-        recalibrated = self.retain_loss()
-        self._segment.restore_start(self._model)
+        # All buffers, because processes compare them.
+        with restored_statistics(self._model):
+            self._recalibrate()
+            recalibrated = self._measure()
+            self._segment.restore_start(self._model)
         return max(loss, recalibrated) if math.isfinite(recalibrated) else loss
 
     def move_to(self, target: float, *, budget: float = 1.0) -> float:
@@ -133,11 +149,23 @@ class LineSearch:
         """Degree at the position found."""
         return share
 
+    def move_by(self, share: float, *, budget: float = 1.0) -> float:
+        """Move the model to a share of the line, as far as the budget allows; see :meth:`move_to`."""
+        self._budget, self._degrees = budget * self._retain_budget, {}
+        self._segment.set_end(self._model)
+        share = self._loop.replicas.from_first(lambda: self._affordable(share)[0])
+        self._interpolate(share)
+        self.reached = self._loop.replicas.from_first(lambda: self._measured(share))
+        return share
+
+    def _affordable(self, share: float) -> tuple[float, float]:
+        """The largest share up to this one within the budget, and the root of its rise."""
+        rise = self._rise(share)
+        return self._reduce(share, rise) if rise > math.sqrt(self._budget) else (share, rise)
+
     def _within_budget(self, share: float) -> float:
         """The largest share up to this one that is within the retain budget; 0 if it does not forget anything."""
-        rise = self._rise(share)
-        if rise > math.sqrt(self._budget):
-            share, rise = self._reduce(share, rise)
+        share, rise = self._affordable(share)
         # Don't spend retain loss for no gain.
         return share if rise <= 0 or self._measured(share) > self.start else 0.0
 
@@ -165,7 +193,7 @@ class LineSearch:
         Near a minimum the loss is quadratic, so its root is linear in the share.
         """
         self._interpolate(share)
-        rise = self.retain_loss() - self._retain_start
+        rise = self._measure() - self._retain_start
         return math.copysign(math.sqrt(abs(rise)), rise) if math.isfinite(rise) else _INFINITE_RISE
 
     def _find_share(self, target: float) -> float:

@@ -4,8 +4,8 @@ A gradient that pushes single records away leaves a mark of its own: an attacker
 finds it (docs/results/records.md). So no gradient of L_f is used. The weights are shrunk and perturbed, θ ← s·θ +
 (1 − s)·θ_new, and trained on the retain set until the model is as sure of it as before or the ceiling is reached. What
 it then knows of the records is what the retained data say about them. Later passes draw samples by how unsure the model
-still is of them, because most are learned after the first. The line between the original and this end is nearly free of
-barriers, so a smaller γ is a point on it.
+still is of them, because most are learned after the first. A smaller γ is a point on the line between the original and
+this end: its barrier is low, though not zero.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Restart", "Restartable", "restart_epochs"]
 
-_CEILING = 0.25
+_CEILING = 0.22
 """Passes over the retain set as a fraction of training's; measuring it before the later ones adds a quarter."""
 _UNIFORM = 0.3
 """Fraction of the passes that use every sample once."""
@@ -46,7 +46,7 @@ _MIN_WEIGHT = 0.1
 
 
 def restart_epochs(training_epochs: int) -> int:
-    """Passes over the retain set that a deletion may take: with its measurements 31 % of training."""
+    """Passes over the retain set that a deletion may take: with its measurements about 30 % of training."""
     return max(1, round(_CEILING * training_epochs))
 
 
@@ -95,8 +95,8 @@ class _Training:
     weight_decay: float
     batchnorm: str
     max_norm: float | None
+    optimizer: str
     retain_batch_size: int | None = None
-    optimizer: str = "sgd"
     momentum: float = 0.9
     # Starts slowly: the first batches after a restart have long gradients.
     schedule: str = "one_cycle"
@@ -143,6 +143,7 @@ class Restart:
             epochs=restart_epochs(method.training_epochs or self._settings.training_epochs),
             batch_size=method.retain_batch_size or self._settings.restart_batch,
             augment=method.augment,
+            optimizer=method.optimizer,
             weight_decay=method.weight_decay,
             # A restarted model has other features, and the old statistics do not describe them.
             batchnorm="recalibrate" if has_batchnorm(model) and not has_frozen_batchnorm(model) else "frozen",
@@ -152,12 +153,6 @@ class Restart:
     def run(self) -> None:
         """Restart, train, and move to the target degree."""
         if self._method.gamma == 0:
-            return
-        if self._goal.is_reached(self._search.start):
-            self._loop.note(
-                "nothing to forget: the model is already as uncertain about the forget set as about held-out data, and "
-                "is returned unchanged"
-            )
             return
         tolerated = float(self._retain_uncertainty().mean()) + self._settings.repair_gap
         self._loop.attach(self)
@@ -175,6 +170,7 @@ class Restart:
         batches = loop.batches(model, task, split.train, split.retain_indices, self._recipe, order=self._pass)
         for batch in batches:
             if self._level <= tolerated:
+                loop.end_early()
                 break
             gradients = loop.gradients(retain=partial(task.retain_loss, model, batch.data))
             loop.step(gradients, Weights(0.0, 1.0), measured=False)
@@ -222,11 +218,17 @@ class Restart:
         """Line search to the degree that γ sets, as a fraction of the way from the start to the end of the run."""
         assert self._method.gamma is not None
         fraction, start = target_degree(self._method.gamma), self._search.start
+        budget = 1.0 if self._method.budget is None else self._method.budget
         end = self._loop.replicas.from_first(self._search.degree)
         # A natural degree differs from the mean over held-out data by chance; that of a run that fell short by more.
         full = end if end >= self._goal.full - self._noise() else self._goal.full
         asked = start + (full - start) * fraction
-        landed = self._search.move_to(asked, budget=1.0 if self._method.budget is None else self._method.budget)
+        if full - start > self._settings.repair_gap:
+            landed = self._search.move_to(asked, budget=budget)
+        else:
+            # Records that the model is as unsure of as before, hard ones too: no degree to search for on the line.
+            landed = self._search.move_by(fraction, budget=budget)
+            asked = self._search.reached
         self._loop.record(asked=asked, reached=self._search.reached, start=start, most=full, landed=landed)
 
     def _noise(self) -> float:

@@ -57,6 +57,7 @@ class DialSettings:
         training_epochs: Epochs of the original's training, if unknown.
         training_lr: Peak learning rate of the original's training, if unknown.
         repair_gap: Rise of the mean uncertainty about the retain set that a restart may leave.
+        held_out_rise: Rise of the mean uncertainty about held-out data that a restart may cause.
         restart_batch: Batch size after a restart.
         restart_max_norm: Maximum gradient norm after a restart.
     """
@@ -105,6 +106,7 @@ class DialSettings:
     training_epochs: int = 30
     training_lr: float = 0.05
     repair_gap: float = 0.01
+    held_out_rise: float = 0.05
     restart_batch: int = 64
     restart_max_norm: float = 5.0
 

@@ -10,7 +10,7 @@ from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.evaluate import Judging, SampleScorer, Scorer
 from gradpivot.experiments.problems import list_problems, problem_paths
 from gradpivot.experiments.recipes.recipe import filled
-from gradpivot.methods import Method, Retrain
+from gradpivot.methods import CUP, Method, Retrain
 from gradpivot.models import Images, find_model
 from gradpivot.runs import Prepared, Running
 from gradpivot.runtime import describe_error, import_path
@@ -102,18 +102,17 @@ class Problem:
             searches: Whether the run searches for a target.
             **options: Fields of :class:`gradpivot.runs.Running`, such as ``seed`` and ``scorer``.
         """
-        method = method if isinstance(method, Retrain) else filled(method, self._settings_for(split))
+        method = method if isinstance(method, Retrain) else filled(method, self._settings_for(method, split))
         return Prepared.of(model, split, method, replace(self.running, **options), searches=searches)
 
-    def _settings_for(self, split: ForgetSplit) -> Mapping[str, Any]:
-        """Values for unset fields: the problem's settings and, to delete records, how the original was trained."""
-        if split.kind == "class":
+    def _settings_for(self, method: Method, split: ForgetSplit) -> Mapping[str, Any]:
+        """Values for unset fields: the problem's settings and, for a warm restart, how the original was trained."""
+        if not (isinstance(method, CUP) and method.restarts(split.kind, self.task)):
             return self.settings
-        known: dict[str, Any] = {
-            "training_epochs": self.training.epochs, "retain_batch_size": self.training.batch_size,
-        }  # fmt: skip
-        if self.training.optimizer == "sgd":
-            known["training_lr"] = self.training.lr
+        training = self.training
+        known: dict[str, Any] = {"training_epochs": training.epochs, "retain_batch_size": training.batch_size}
+        if training.optimizer == method.optimizer:
+            known["training_lr"] = training.lr
         return {**known, **self.settings}
 
     def training_recipe(self, name: str = "problem") -> Retrain:

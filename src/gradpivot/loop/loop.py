@@ -81,6 +81,7 @@ class Loop(Stepping):
     compile: bool = False
     _checkpointer: Checkpoint | None = field(default=None, init=False)
     _note: str | None = field(default=None, init=False)
+    _total: int = field(default=0, init=False)
     _attached: Stateful | None = field(default=None, init=False)
 
     def run(
@@ -121,8 +122,12 @@ class Loop(Stepping):
         )
 
     def note(self, text: str) -> None:
-        """Attach a note for the user to the outcome."""
-        self._note = text
+        """Attach a note for the user to the outcome, after earlier ones."""
+        self._note = text if self._note is None else f"{self._note}; {text}"
+
+    def end_early(self) -> None:
+        """Report the run as complete; call before leaving the loop over its batches."""
+        self._report(self._total, self._total)
 
     def attach(self, part: Stateful) -> None:
         """Include a stateful part of the method in checkpoints; call before the first batch."""
@@ -134,12 +139,9 @@ class Loop(Stepping):
         reinitialise(model, self.factory, only)
 
     def shrink_and_perturb(self, model: nn.Module, shrink: float) -> None:
-        """Replace a part 1 − ``shrink`` of the weights by newly initialised ones; a note names those that cannot be."""
+        """Replace a part 1 − ``shrink`` of the trainable weights by newly initialised ones."""
         reseed(derive(self.seed, "initialisation"))
-        stale = shrink_and_perturb(model, self.factory, shrink)
-        if stale:
-            names = f"{', '.join(stale[:5])}{' …' if len(stale) > 5 else ''}"
-            self.note(f"{names} cannot be re-initialised and kept their values; pass factory=make_model")
+        shrink_and_perturb(model, self.factory, shrink)
 
     def paired_batches(
         self, model: nn.Module, task: Task, split: ForgetSplit, recipe: DescentRecipe
@@ -305,6 +307,7 @@ class Loop(Stepping):
             self._passes.load_state_dict(state["passes"])
             if self._attached is not None:
                 self._attached.load_state_dict(state["attached"])
+        self._total = plan.total
         self._report(self._step, plan.total)
 
     def _advance(self, total: int, model: nn.Module) -> None:

@@ -35,10 +35,11 @@ class CUP(SteerableDescent):
         gamma: Unlearning intensity in [0, 1].
         dial: Meaning of γ: the degree of forgetting, or the pivot's angle at every step.
         gamma_end: Final γ of a linear schedule; only with dial=angle.
-        shrink: Records only: fraction of the original weights that the warm restart keeps (0.3 if unset). 1 disables
-            it, and gradients of the forget loss steer instead.
-        training_epochs: Epochs the original was trained for (30 if unset). Deleting records takes at most 31 %.
-        training_lr: Peak learning rate the original was trained with (0.05 if unset); used after a restart.
+        shrink: Records only: fraction of the original weights that the warm restart keeps (0.1 if unset). It uses the
+            two settings below, retain_batch_size, optimizer, augment, weight_decay and max_norm, and no others of a
+            descent. 1 disables it: gradients of the forget loss steer instead.
+        training_epochs: Epochs the original was trained for (30 if unset). A restart takes about 30 % of them at most.
+        training_lr: Peak learning rate the original was trained with (0.05 if unset).
     """
 
     name: ClassVar[str] = "cup"
@@ -102,6 +103,8 @@ class CUP(SteerableDescent):
             return
         from gradpivot.dial import Restart
 
+        if self.saliency is not None:
+            raise GradPivotError("CUP: a warm restart changes all weights, so saliency needs shrink=1 for records")
         Restart(self, model, task, split, loop).run()
 
     def gradients(self, split: ForgetSplit) -> float:

@@ -119,6 +119,7 @@ class SteerableDescent(ForgettingDescent):
         for batch in loop.paired_batches(model, task, split, self):
             dial.step(batch)
             if dial.is_done(batch.progress):
+                loop.end_early()
                 break
         dial.finish()
 

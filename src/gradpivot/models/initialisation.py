@@ -51,7 +51,7 @@ def reinitialise(
 
 
 @torch.no_grad()
-def shrink_and_perturb(model: nn.Module, factory: Callable[[], nn.Module] | None, shrink: float) -> list[str]:
+def shrink_and_perturb(model: nn.Module, factory: Callable[[], nn.Module] | None, shrink: float) -> None:
     """Set the trainable weights θ to s·θ + (1 − s)·θ_new, with θ_new newly initialised (Ash & Adams, 2020).
 
     Args:
@@ -59,22 +59,14 @@ def shrink_and_perturb(model: nn.Module, factory: Callable[[], nn.Module] | None
         factory: Makes a new model. Without one, θ_new comes from ``reset_parameters()`` of each module.
         shrink: s in [0, 1].
 
-    Returns:
-        Names of the trainable weights that no module resets; they stay as they are.
-
     Raises:
-        GradPivotError: If the factory's model does not fit.
+        GradPivotError: naming the weights that cannot be re-initialised, or a factory whose model does not fit.
     """
-    new, stale = copy.deepcopy(model), []
-    if factory is None:
-        stale = _reset(new, None)
-    else:
-        reinitialise(new, factory)
-    kept = set(stale)
-    for (name, old), fresh in zip(model.named_parameters(), new.parameters(), strict=True):
-        if old.requires_grad and name not in kept:
+    new = copy.deepcopy(model)
+    reinitialise(new, factory)
+    for old, fresh in zip(model.parameters(), new.parameters(), strict=True):
+        if old.requires_grad:
             old.mul_(shrink).add_(fresh, alpha=1 - shrink)
-    return [name for name, parameter in model.named_parameters() if name in kept and parameter.requires_grad]
 
 
 @torch.no_grad()

@@ -116,12 +116,14 @@ class Result:
 
     def _advice(self, unchanged: bool) -> str:
         steps, kind = len(self.history.get("step", ())), self.kind
+        landed = (self.history.get("landed") or [None])[-1]
         if steps and "intensity" not in self.history:
-            # A warm restart, which no gradient of the forget loss steered.
-            return "the restart kept too much, or was not repaired in time; lower shrink, or raise training_epochs"
+            # A warm restart: no gradient of the forget loss steered it.
+            if landed is not None and landed < 1:
+                return "held-out data would be predicted worse; raise training_epochs, or check training_lr and factory"
+            return "the restart kept too much; lower shrink"
         if steps < FEW_STEPS:
             return f"{steps} steps are few; use more epochs"
-        landed = (self.history.get("landed") or [None])[-1]
         if landed is not None and landed >= 1:
             # Nothing held it back at the end.
             return "the run ended before it got there; use more epochs"

@@ -17,7 +17,7 @@ from gradpivot.dial import SUITED
 from gradpivot.errors import NonFiniteError
 from gradpivot.evaluate import Examination, Scored, Scorer, scorer_of
 from gradpivot.loop import Loop, Outcome, Progress, recalibrate_over, same_statistics
-from gradpivot.methods import Method
+from gradpivot.methods import CUP, Method
 from gradpivot.models import class_name, structure, weights_digest
 from gradpivot.runs.checks import check_run
 from gradpivot.runs.earlier import AlreadyForgotten, measure_already_forgotten
@@ -124,6 +124,8 @@ class Running:
             foreign_source(type(method)),
             getattr(getattr(split.train, "collate_fn", None), "__qualname__", None),
         ]
+        if isinstance(method, CUP) and method.restarts(split.kind, self.task):
+            described.append(getattr(self.factory, "__qualname__", None))
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
     def loop(self, checkpoint: Path | None) -> Loop:
