@@ -3,6 +3,7 @@ from .bs import BS as BS
 from .cf_k import CFk as CFk
 from .cup import CUP as CUP
 from .dcgd import DCGD as DCGD
+from .delete import Delete as Delete
 from .eu_k import EUk as EUk
 from .ft import FT as FT
 from .ga import GA as GA
