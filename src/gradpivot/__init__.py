@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         PCGrad as PCGrad,
         Retrain as Retrain,
         SalUn as SalUn,
+        SFRon as SFRon,
         WarmRestart as WarmRestart,
         list_methods as list_methods,
     )
@@ -78,6 +79,7 @@ __getattr__, _, __all__ = lazy_loader.attach(
             "RL",
             "Retrain",
             "SA",
+            "SFRon",
             "SSD",
             "STCH",
             "SalUn",

@@ -16,6 +16,7 @@ from .retrain import Retrain as Retrain
 from .rl import RL as RL
 from .sa import SA as SA
 from .salun import SalUn as SalUn
+from .sfron import SFRon as SFRon
 from .ssd import SSD as SSD
 from .stch import STCH as STCH
 from .steerable import SteerableDescent as SteerableDescent
