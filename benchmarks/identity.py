@@ -27,7 +27,7 @@ from gradpivot.methods.registry import make_method
 
 Run = Callable[[], nn.Module]
 SHORT = {"epochs": 2, "batch_size": 16}
-WANTS_MORE = {"retrain": {"epochs": 3, "batch_size": 64}, "iu": {}}
+WANTS_MORE = {"retrain": {"epochs": 3, "batch_size": 64}, "iu": {}, "ssd": {}}
 
 
 def main() -> int:

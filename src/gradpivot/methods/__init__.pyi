@@ -3,6 +3,7 @@ from .bs import BS as BS
 from .cf_k import CFk as CFk
 from .cup import CUP as CUP
 from .dcgd import DCGD as DCGD
+from .delete import Delete as Delete
 from .eu_k import EUk as EUk
 from .ft import FT as FT
 from .ga import GA as GA
@@ -15,6 +16,9 @@ from .retrain import Retrain as Retrain
 from .rl import RL as RL
 from .sa import SA as SA
 from .salun import SalUn as SalUn
+from .sfron import SFRon as SFRon
+from .ssd import SSD as SSD
+from .stch import STCH as STCH
 from .steerable import SteerableDescent as SteerableDescent
 from .warm_restart import WarmRestart as WarmRestart
 from .ws import WS as WS

@@ -64,7 +64,7 @@ class Method(ABC):
     paper: ClassVar[Mapping[str, Any]] = {}
     """Settings from the paper, or from the literature where the paper gives none."""
     paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {}
-    """The paper's search space: the Cartesian product of these values."""
+    """The paper's search space, ours for methods it does not have: the Cartesian product of these values."""
 
     _registry: ClassVar[dict[str, type[Method]]] = {}
 

@@ -6,9 +6,18 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import nn
 
-from gradpivot import Classification
+from gradpivot import Classification, ForgetSplit
 from gradpivot.errors import GradPivotError
-from gradpivot.methods.parts.fisher import SampleGradients, solve_cg, solve_woodbury, subtract_shortcut, unflatten_like
+from gradpivot.loop.loop import Loop
+from gradpivot.methods.parts.fisher import (
+    SampleGradients,
+    solve_cg,
+    solve_woodbury,
+    split_fisher,
+    subtract_shortcut,
+    unflatten_like,
+)
+from gradpivot.testing.problems import blobs, trained
 
 
 class Net(nn.Module):
@@ -160,3 +169,24 @@ def test_vectors_go_back_into_shapes():
     parameters = [torch.zeros(2, 3), torch.zeros(4, dtype=torch.float64)]
     first, second = unflatten_like(parameters, torch.arange(10, dtype=torch.float64))
     assert (first.shape, first.dtype, second.tolist()) == ((2, 3), torch.float32, [6, 7, 8, 9])
+
+
+def test_fisher_diagonals_of_a_split_are_mean_squares_of_single_samples():
+    """Of each set on its own; fewer samples are chosen by the seed."""
+    model, split = trained().double(), ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
+    model.layers[0].bias.requires_grad_(False)
+    inputs, labels = blobs().tensors
+    data = torch.utils.data.TensorDataset(inputs.double(), labels)
+    double = ForgetSplit.by_class(data, data, 0)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    diagonals = split_fisher(model, Classification(), double, Loop(), samples=100)
+    for found, indices in zip(diagonals, (split.forget_indices, split.retain_indices), strict=True):
+        rows = [
+            torch.autograd.grad(nn.functional.cross_entropy(model(inputs[[i]].double()), labels[[i]]), parameters)
+            for i in indices
+        ]
+        for square, *column in zip(found, *rows, strict=True):
+            torch.testing.assert_close(square, torch.stack(column).square().mean(0))
+    few = [split_fisher(model, Classification(), double, Loop(seed=seed), samples=5)[0][0] for seed in (0, 0, 1)]
+    assert torch.equal(few[0], few[1])
+    assert not torch.equal(few[0], few[2])

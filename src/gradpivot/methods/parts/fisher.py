@@ -12,15 +12,19 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jvp, vjp, vmap
 from torch.nn.functional import cross_entropy
 
+from gradpivot.data import shuffled
 from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
-    from gradpivot.tasks import Classification
+    from gradpivot.data import ForgetSplit
+    from gradpivot.loop import Loop
+    from gradpivot.tasks import Classification, Task
 
 __all__ = [
     "SampleGradients",
@@ -28,6 +32,7 @@ __all__ = [
     "flatten",
     "solve_cg",
     "solve_woodbury",
+    "split_fisher",
     "subtract_shortcut",
     "unflatten_like",
 ]
@@ -231,6 +236,28 @@ def diagonal_fisher(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], 
     if count == 0:
         raise GradPivotError("the Fisher information needs at least one sample")
     return [square / count for square in total]
+
+
+def split_fisher(
+    model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, samples: int
+) -> tuple[list[Tensor], list[Tensor]]:
+    """:func:`diagonal_fisher` of the retain loss over D_f and over D_r, in eval mode.
+
+    Args:
+        model: The original model.
+        task: Runs the model.
+        split: The data to forget and to retain.
+        loop: Reads the data and seeds the choice of samples.
+        samples: Maximum number of samples of each set, drawn at random.
+    """
+
+    def diagonal(indices: np.ndarray) -> list[Tensor]:
+        # Sorted, so that with a whole set the result does not depend on the seed, not even in rounding.
+        chosen = np.sort(shuffled(indices, loop.seed, "fisher")[:samples])
+        singles = (one for _, one in loop.eval_batches(model, split.train, chosen, 1))
+        return diagonal_fisher(model, task.retain_loss, singles)
+
+    return diagonal(split.forget_indices), diagonal(split.retain_indices)
 
 
 def flatten(tensors: Any) -> Tensor:
