@@ -107,7 +107,7 @@ class Result:
 
     def _missed_degree(self, unchanged: bool) -> str | None:
         start, most, asked, reached = (self.history[name][-1] for name in ("start", "most", "asked", "reached"))
-        tolerance = max(UNCERTAINTY_TOLERANCE * (asked - start), UA_TOLERANCE * (most - start))
+        tolerance = max(UNCERTAINTY_TOLERANCE * abs(asked - start), UA_TOLERANCE * abs(most - start))
         if reached >= asked - tolerance and not unchanged:
             return None
         degree = "mean uncertainty" if self._goal_is_unseen else "degree of forgetting"
