@@ -59,4 +59,5 @@ def test_where_a_step_stands_in_its_run():
     forgotten = set(SPLIT.forget_indices.tolist())
     assert [plan.forgets(step) for step in range(plan.total)] == [forgotten >= {*batch} for (batch,) in whole]
     assert [s for s in range(plan.total) if plan.ends_epoch(s)] == [plan.per_epoch - 1, plan.total - 1]
+    assert [plan.epoch(step) for step in range(plan.total)] == [0] * plan.per_epoch + [1] * plan.per_epoch
     assert (plan.progress(0), plan.progress(plan.total - 1)) == (0, 1)

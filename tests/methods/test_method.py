@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradpivot import CUP, GA, IU, RL, WS, ForgetSplit, L1Sparse, Retrain
+from gradpivot import CUP, GA, IU, RL, SCRUB, WS, ForgetSplit, L1Sparse, Retrain
 from gradpivot.data.order import batch_count
 from gradpivot.loop.batches import forget_plan, paired_plan, plain_plan, sequential_plan
 from gradpivot.methods.method import Method
@@ -26,6 +26,7 @@ SPLIT = ForgetSplit.by_class(blobs(), blobs(seed=1), 0)
         (RL(epochs=1), 80),
         (RL(epochs=1, order="sequential"), 40 + 80),
         (RL(iterations=30, batch_size=8, order="sequential"), 30 * 8),
+        (SCRUB(epochs=5, max_epochs=3), 3 * 40 + 5 * 80),
         (Retrain(epochs=2), 2 * 80),
         (L1Sparse(iterations=10, batch_size=16), 10 * 16),
         (IU(), 40 + 80),

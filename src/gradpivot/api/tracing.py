@@ -231,8 +231,10 @@ def over_knob(
         raise GradPivotError(f"{method.title} is traced over {method.active_knob}; pass values=…, not gammas{dial}")
     chosen = values if gammas is None else gammas
     if chosen is None:
-        chosen = GAMMAS if method.active_knob == "gamma" else type(method).paper_space[method.active_knob]
+        chosen = GAMMAS if method.active_knob == "gamma" else type(method).paper_space.get(method.active_knob, ())
     methods = [replace(method, **{method.active_knob: value}) for value in chosen]
     if not methods:
-        raise GradPivotError(f"there is no {method.active_knob} to trace; pass at least one value")
+        raise GradPivotError(
+            f"{method.title} has no values of {method.active_knob} to trace; pass at least one (values=…, --values)"
+        )
     return methods

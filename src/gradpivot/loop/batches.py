@@ -44,7 +44,9 @@ class Batch:
     forgets: bool = False
     """Whether these are forget samples."""
     ends_epoch: bool = False
-    """Whether this is the last batch of an epoch; only set by :meth:`Loop.batches`."""
+    """Whether this is the last batch of an epoch."""
+    epoch: int = 0
+    """Number of the epoch, from 0."""
     indices: np.ndarray | None = None
     """Indices into the training set, in batch order; not set by :meth:`Loop.batches`."""
 
@@ -81,7 +83,7 @@ class Plan:
 
     def epochs_from(self, step: int) -> Iterator[tuple[int, list[list[np.ndarray]]]]:
         """Yield (epoch, remaining batches per side), starting at a step."""
-        for epoch in range(step // self.per_epoch, -(-self.total // self.per_epoch)):
+        for epoch in range(self.epoch(step), -(-self.total // self.per_epoch)):
             first = epoch * self.per_epoch
             left = slice(max(step - first, 0), self.total - first)
             yield epoch, [side[left] for side in self.order(epoch)]
@@ -89,6 +91,10 @@ class Plan:
     def progress(self, step: int) -> float:
         """Progress of the run, from 0 at the first step to 1 at the last."""
         return step / max(self.total - 1, 1)
+
+    def epoch(self, step: int) -> int:
+        """The epoch of a step, from 0."""
+        return step // self.per_epoch
 
     def forgets(self, step: int) -> bool:
         """Whether a step uses forget samples only."""

@@ -171,9 +171,19 @@ class Loop(Stepping):
         loader = self._loader(split.train, model)
         self._apply_saliency(model, task, split, recipe, loader)
         for (indices,), (data,) in self._steps(model, recipe, plan, loader):
-            forgets = plan.forgets(self._step)
-            yield Batch(data, plan.progress(self._step), forgets=forgets, indices=indices)
+            yield self._batch(plan, data, indices)
         self.recalibrate(model, task, split, recipe)
+
+    def _batch(self, plan: Plan, data: Any, indices: np.ndarray | None = None) -> Batch:
+        """The current step's batch."""
+        return Batch(
+            data,
+            plan.progress(self._step),
+            forgets=plan.forgets(self._step),
+            ends_epoch=plan.ends_epoch(self._step),
+            epoch=plan.epoch(self._step),
+            indices=indices,
+        )
 
     def batches(
         self,
@@ -198,7 +208,7 @@ class Loop(Stepping):
         """
         plan, loader = plain_plan(indices, recipe, self.seed, order), self._loader(dataset, model)
         for _, (data,) in self._steps(model, recipe, plan, loader):
-            yield Batch(data, plan.progress(self._step), ends_epoch=plan.ends_epoch(self._step))
+            yield self._batch(plan, data)
         self._running.load_average()
         self._maybe_recalibrate(model, task, dataset, indices, recipe, plain_batch_size(recipe))
 

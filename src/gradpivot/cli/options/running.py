@@ -120,7 +120,7 @@ class ProblemOptions(ProblemRun):
     already_forgotten: Path | None = field(default=None, metadata=named("FILE", FORGET))
     """Earlier requests: a split.json, or as --indices."""
     weights: Path | None = field(default=None, metadata=MODEL)
-    """Start from these weights (.pt, .pth, .bin, .ckpt, .safetensors). Without it the original is trained first."""
+    """Weights to start from (.pt, .pth, .bin, .ckpt, .safetensors); without, the original is trained."""
     map: tuple[str, ...] = field(default=(), metadata=named("OLD=NEW …", INPUTS))
     """Rename keys of the weights file: fc=linear downsample=shortcut. aux=- drops a key."""
     protocol: Literal["clean", "paper"] = field(default="clean", metadata=INPUTS)
@@ -136,7 +136,7 @@ def _until_help() -> str:
     for name in steering_metrics():
         units.setdefault(find_metric(name).unit.replace("%", "percent"), []).append(metric_name(name))
     listed = ", ".join(f"{', '.join(names)} {unit and f'in {unit}'}".rstrip() for unit, names in units.items())
-    return f'Forget until this holds, and no further: {listed}, for example "UA>=95". Sets γ for you.'
+    return f'Forget until this holds: {listed}, such as "UA>=95". Sets γ.'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +221,7 @@ class TraceOptions(ProblemOptions):
     out: Path = Path("runs/trace")
     """Output folder for results.json, figures and report.html."""
     quick: bool = field(default=False, metadata=HOW_MUCH)
-    """Trace the frontier with one run to γ = 1, scoring points on the line to it."""
+    """Score points on the line to one run with γ = 1."""
     points: int | None = field(default=None, metadata=HOW_MUCH)
     """Number of points of a quick trace; 11 by default."""
     values: tuple[float, ...] = field(default=(), metadata=HOW_MUCH)
