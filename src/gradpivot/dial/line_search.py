@@ -20,7 +20,7 @@ from gradpivot.loop import restored_statistics
 from gradpivot.runtime import derive, isolated
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from gradpivot.data import ForgetSplit
     from gradpivot.dial.goal import Goal
@@ -42,8 +42,8 @@ class LineSearch:
         loop: Loads the samples.
         recalibrate: Recomputes BatchNorm statistics; called after every change of the weights, before measuring.
         settings: The dial's constants.
-        held_out: Whether the budget bounds the mean uncertainty about validation data instead of the retain loss. An
-            overfitted model has a high loss on them, which would hide that it was destroyed.
+        held_out: Whether the budget bounds the error on validation data instead of the retain loss. An overfitted
+            model has a high loss on them, which would hide that it was destroyed.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class LineSearch:
         self._data = split.train
         self._forget = shuffled(split.forget_indices, loop.seed, "landing")[: self._settings.search_samples]
         self._reference = split.validation if held_out else split.train
-        self._measure = self._uncertainty if held_out else self.retain_loss
+        self._measure = self._error if held_out else self.retain_loss
         kept = split.known_indices(split.validation) if held_out else split.retain_indices
         self._retain = shuffled(kept, loop.seed, "landing")[: self._settings.search_samples]
         self._segment = Segment(model)
@@ -105,14 +105,18 @@ class LineSearch:
         return float(np.sum(losses) / len(self._retain))
 
     @torch.no_grad()
-    def _uncertainty(self) -> float:
-        """Mean uncertainty about the measured reference samples."""
+    def _error(self) -> float:
+        """Share of the measured reference samples that are misclassified; mean uncertainty if the task has no classes."""
         with isolated(derive(self._loop.seed, "landing")):
-            degrees = [
-                self._goal.degree(self._model, batch).double().sum().item()
-                for _, batch in self._passes(self._reference, self._retain)
+            wrong = [
+                self._wrong(batch).double().sum().item() for _, batch in self._passes(self._reference, self._retain)
             ]
-        return float(np.sum(degrees) / len(self._retain))
+        return float(np.sum(wrong) / len(self._retain))
+
+    def _wrong(self, batch: Any) -> Tensor:
+        if not self._task.predicts:
+            return self._goal.degree(self._model, batch)
+        return ~self._task.predict(self._model, batch).correct.bool()
 
     def _reference_loss(self) -> float:
         """L_r that the budget is counted from: the original's, or that with new statistics if they raise it.

@@ -57,7 +57,7 @@ class DialSettings:
         training_epochs: Epochs of the original's training, if unknown.
         training_lr: Peak learning rate of the original's training, if unknown.
         repair_gap: Rise of the mean uncertainty about the retain set that a restart may leave.
-        held_out_rise: Rise of the mean uncertainty about held-out data that a restart may cause.
+        held_out_rise: Rise of the error on held-out data that a restart may cause.
         restart_batch: Batch size after a restart.
         restart_max_norm: Maximum gradient norm after a restart.
     """
