@@ -106,7 +106,7 @@ class LineSearch:
 
     @torch.no_grad()
     def _error(self) -> float:
-        """Share of the measured reference samples that are misclassified; mean uncertainty if the task has no classes."""
+        """Share of reference samples that are misclassified, or the mean uncertainty if the task has no classes."""
         with isolated(derive(self._loop.seed, "landing")):
             wrong = [
                 self._wrong(batch).double().sum().item() for _, batch in self._passes(self._reference, self._retain)
