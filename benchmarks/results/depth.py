@@ -90,7 +90,9 @@ def _figures(records: Records) -> dict[str, Figure]:
         axes.set(title=title, xlabel="steps of fine-tuning on retained data")
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("unseen images of the class recognised, %")
-    panels[0].legend(frameon=False)
+    # The middle of this panel is empty.
+    handles, labels = panels[0].get_legend_handles_labels()
+    panels[-1].legend(handles, labels, frameon=False, loc="center")
     return {"depth.png": figure}
 
 
