@@ -26,7 +26,7 @@ class TestSequentialSalUn(MethodContract):
 
 
 class TestCUPUnderAMask(MethodContract):
-    method = CUP(gamma=0.9, lr=0.02, epochs=15, saliency=0.5, weight_decay=0.01)
+    method = CUP(gamma=0.9, lr=0.02, epochs=15, saliency=0.5, weight_decay=0.01, shrink=1)
 
 
 def split() -> ForgetSplit:

@@ -191,7 +191,7 @@ def shaky_digits(seed: int):
 def test_gamma_conditions_and_the_choice_agree_on_records(seed):
     """They read the same two numbers of the same validation data, so what satisfies one is not refused by another."""
     model, split = shaky_digits(seed)
-    method = CUP(gamma=1.0, epochs=20, batch_size=16)
+    method = CUP(gamma=1.0, shrink=1, epochs=20, batch_size=16)
     forgotten = unlearn(model, split, method)
     original = replace(forgotten, model=model, method=replace(method, gamma=0.0))
     choice = recommend(model, split, [original, forgotten])

@@ -215,6 +215,6 @@ def test_a_line_to_what_looks_unseen_already_has_no_length():
     with torch.no_grad():
         for weight in model.parameters():
             weight.zero_()
-    line = continuation(Prepared.of(model, records(), CUP()))
+    line = continuation(Prepared.of(model, records(), CUP(shrink=1)))
     assert line.shares == (0.0, 1.0)
     assert [result.method.gamma for result in line.results] == [0, 0]

@@ -117,7 +117,7 @@ class Result:
     def _advice(self, unchanged: bool) -> str:
         steps, kind = len(self.history.get("step", ())), self.kind
         landed = (self.history.get("landed") or [None])[-1]
-        if steps and "intensity" not in self.history:
+        if self._goal_is_unseen and getattr(self.method, "shrink", 1) != 1:
             # A warm restart: no gradient of the forget loss steered it.
             if landed is not None and landed < 1:
                 return "held-out data would be predicted worse; raise training_epochs, or check training_lr and factory"
