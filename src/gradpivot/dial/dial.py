@@ -22,6 +22,7 @@ from gradpivot.dial.settings import DialSettings
 from gradpivot.dial.trust_region import Change, TrustRegion
 from gradpivot.geometry import limited
 from gradpivot.loop import DescentRecipe, finite, has_batchnorm, paired_plan
+from gradpivot.runtime import evaluating
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -175,14 +176,27 @@ class Dial:
         )
 
     def is_done(self, progress: float) -> bool:
-        """Whether the target has been held after the ramp and L_r is back."""
+        """Whether the target has been held after the ramp, L_r is back and the forget set is at the target.
+
+        Looks once in every tenth of the run, because batches measure the degree to a few points only.
+        """
         settings, ramp = self._settings, self._ramp
         if self._method.batchnorm == "recalibrate" and has_batchnorm(self._model):
             # Under new statistics held-out accuracy still improves after L_r is back.
             return False
+        before = progress - 1 / max(self._steps - 1, 1)
+        if progress < settings.ramp + settings.hold or int(10 * progress) == int(10 * before):
+            return False
         on_target = abs(ramp.behind) <= settings.done_lag
         repaired = ramp.retain_level <= ramp.retain_start + settings.done_rise * ramp.unit
-        return progress >= settings.ramp + settings.hold and on_target and repaired
+        return on_target and repaired and self._is_at_target()
+
+    def _is_at_target(self) -> bool:
+        """Whether the degree of the forget set is within the line search's tolerance of the target, or beyond."""
+        with evaluating(self._model):
+            degree = self._loop.replicas.from_first(self._search.degree)
+        gap = self._goal.full - self._search.start
+        return degree >= self._target - self._settings.search_tolerance * gap
 
     def _retain_loss(self, batch: PairedBatch) -> Tensor:
         """L_r, plus how far the predictions on already forgotten records have moved."""
