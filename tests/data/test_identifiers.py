@@ -47,7 +47,7 @@ def test_a_text_file_gives_back_what_was_written(file, names, end, bom):
     end=st.sampled_from(["\n", "\r\n"]),
 )
 def test_a_column_gives_back_what_was_written(file, rows, column, delimiter, bom, end):
-    """Whatever the cells hold: quotes, delimiters, line ends, comment signs."""
+    """Cells with quotes, delimiters, line ends and comment signs are read back unchanged."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator=end, quoting=csv.QUOTE_ALL)
     writer.writerows([("customer", "asked on"), *rows])

@@ -1,4 +1,4 @@
-"""What a run did to the records that earlier requests deleted, as people and files see it."""
+"""The effect of a run on already forgotten records: result, console and files."""
 
 from __future__ import annotations
 

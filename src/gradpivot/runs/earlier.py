@@ -1,4 +1,4 @@
-"""What a run did to the records that earlier requests deleted."""
+"""The effect of a run on already forgotten records."""
 
 from __future__ import annotations
 
