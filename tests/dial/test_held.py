@@ -17,26 +17,10 @@ from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.vae import Autoencoding
 from gradpivot.testing.contract import MethodContract
 from gradpivot.testing.problems import TinyNet, blobs, trained
-from memorised import doubt, noisy
+from memorised import doubt, memorising, noisy
 
 METHOD = CUP(gamma=1.0, shrink=1, epochs=40, lr=0.02)
 FIRST, SECOND, REST = (np.arange(240)[part] for part in (slice(25), slice(25, 45), slice(45, None)))
-
-
-@cache
-def memorising(seed: int) -> nn.Module:
-    """A network that knows 240 noisy samples by heart."""
-    state = torch.random.get_rng_state()
-    torch.manual_seed(seed)
-    model = nn.Sequential(nn.Linear(12, 64), nn.ReLU(), nn.Linear(64, 2))
-    torch.random.set_rng_state(state)
-    points, labels = noisy(240, seed).tensors
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(150):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(points), labels).backward()
-        optimizer.step()
-    return model.eval()
 
 
 def split_of(seed: int, indices: np.ndarray, **options) -> ForgetSplit:

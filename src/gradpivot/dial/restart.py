@@ -19,12 +19,13 @@ import numpy as np
 import torch
 
 from gradpivot.data import shuffled
+from gradpivot.dial.dial import Steerable
 from gradpivot.dial.goal import Unseen, find_goal, resolve_objective
 from gradpivot.dial.line_search import LineSearch
 from gradpivot.dial.ramp import target_degree
 from gradpivot.dial.settings import DialSettings
 from gradpivot.geometry import Weights
-from gradpivot.loop import DescentRecipe, has_batchnorm, has_frozen_batchnorm
+from gradpivot.loop import has_batchnorm, has_frozen_batchnorm
 from gradpivot.runtime import derive, evaluating, isolated
 
 if TYPE_CHECKING:
@@ -50,23 +51,8 @@ def restart_epochs(training_epochs: int) -> int:
     return max(1, round(_CEILING * training_epochs))
 
 
-class Restartable(DescentRecipe, Protocol):
-    """What a restart needs from a method."""
-
-    @property
-    def gamma(self) -> float | None:
-        """Unlearning intensity γ in [0, 1]."""
-        ...
-
-    @property
-    def objective(self) -> str:
-        """The forgetting loss; only measures uncertainty here."""
-        ...
-
-    @property
-    def budget(self) -> float | None:
-        """Fraction of the retain-loss budget to spend; None for the target degree of γ."""
-        ...
+class Restartable(Steerable, Protocol):
+    """What a restart needs from a method; of the objective it only uses the measure of uncertainty."""
 
     @property
     def shrink(self) -> float | None:
