@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,14 +19,14 @@ from torch.utils.data import Subset, TensorDataset
 
 from gradpivot.data.digest import dataset_digest
 from gradpivot.data.identifiers import find_records
+from gradpivot.data.labels import Target, default_target, labels_of, sample_at
 from gradpivot.data.loader import Collate, Collated
 from gradpivot.errors import GradPivotError
-from gradpivot.runtime import derive, isolated, reseed, write_text
+from gradpivot.runtime import derive, isolated, write_text
 
 __all__ = ["ForgetSplit"]
 
 SPLIT_SCHEMA = "gradpivot.split/1"
-Target = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -106,7 +106,7 @@ class ForgetSplit:
         """
         wanted = _integers("class", classes)
         train, options = _prepared(train, test, options)
-        labels = _labels(train, options["target"])
+        labels = labels_of(train, options["target"])
         present = np.unique(labels)
         missing = sorted(set(wanted) - set(present.tolist()))
         if missing or not wanted:
@@ -169,7 +169,7 @@ class ForgetSplit:
         train, options = _prepared(train, test, options)
         left = _not_in(options["already_forgotten"], np.arange(len(train))).tolist()
         with isolated():
-            chosen = [i for i in left if predicate(_sample(train, i))]
+            chosen = [i for i in left if predicate(sample_at(train, i))]
         if not chosen:
             raise GradPivotError("the predicate is true for no training sample, so there is nothing to forget")
         return cls._with(train, test, np.asarray(chosen), kind="predicate", **options)
@@ -194,7 +194,7 @@ class ForgetSplit:
     @cached_property
     def test_labels(self) -> np.ndarray:
         """Labels of the test set."""
-        return _labels(self.test, self.target)
+        return labels_of(self.test, self.target)
 
     @cached_property
     def test_indices(self) -> np.ndarray:
@@ -215,7 +215,7 @@ class ForgetSplit:
         """Classes that earlier requests deleted entirely, so that a retrained model does not know them."""
         if len(self.already_forgotten) == 0:
             return ()
-        labels = _labels(self.train, self.target)
+        labels = labels_of(self.train, self.target)
         gone = np.setdiff1d(labels[self.already_forgotten], np.delete(labels, self.already_forgotten))
         return tuple(gone.tolist())
 
@@ -223,7 +223,7 @@ class ForgetSplit:
         """Indices of the samples in ``data`` (test or validation) whose class no earlier request deleted entirely."""
         if not self.deleted_classes:
             return np.arange(len(data))
-        return np.flatnonzero(~np.isin(_labels(data, self.target), self.deleted_classes))
+        return np.flatnonzero(~np.isin(labels_of(data, self.target), self.deleted_classes))
 
     @cached_property
     def data_digest(self) -> str:
@@ -336,7 +336,7 @@ class ForgetSplit:
 def _prepared(train: Any, test: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     options = dict(options)
     if options.get("target") is None:
-        options["target"] = _default_target
+        options["target"] = default_target
     train = _as_dataset(train)
     options["already_forgotten"] = _already_forgotten(options.pop("already_forgotten", None), train, test, options)
     return train, options
@@ -381,19 +381,6 @@ def _not_in(excluded: np.ndarray, indices: np.ndarray) -> np.ndarray:
     return indices[~np.isin(indices, excluded)]
 
 
-def _default_target(sample: Any) -> Any:
-    """The label of an (input, label) sample or of a dictionary with a common label key."""
-    if isinstance(sample, Mapping):
-        for key in ("target", "label", "labels", "y", "targets"):
-            if key in sample:
-                return sample[key]
-    if isinstance(sample, Sequence) and not isinstance(sample, str) and len(sample) == 2:
-        return sample[1]
-    raise GradPivotError(
-        f"cannot find the label in a sample of type {type(sample).__name__}; pass target=lambda sample: … to return it"
-    )
-
-
 def _as_dataset(data: Any) -> Any:
     """Check a map-style dataset, or make one of a pair of arrays (inputs, labels)."""
     if isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "shape") for part in data):
@@ -411,54 +398,6 @@ def _as_dataset(data: Any) -> Any:
 
 def _collated(dataset: Any, collate: Collate | None) -> Any:
     return dataset if collate is None else Collated(dataset, collate)
-
-
-def _sample(dataset: Any, index: int) -> Any:
-    reseed(derive(0, "digest", index))
-    return dataset[index]
-
-
-def _labels(dataset: Any, target: Target) -> np.ndarray:
-    """All labels; avoids loading the inputs if the dataset stores its labels separately."""
-    if isinstance(dataset, Collated):
-        return _labels(dataset.dataset, target)
-    with isolated():
-        if target is _default_target:
-            if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
-                return _checked_labels(dataset.tensors[1].numpy(force=True))
-            known = getattr(dataset, "targets", None)
-            if known is not None and _targets_match(known, dataset):
-                known = known.numpy(force=True) if isinstance(known, torch.Tensor) else known
-                return _checked_labels(np.asarray(known))
-        return _checked_labels(np.asarray([_label(target, _sample(dataset, i)) for i in range(len(dataset))]))
-
-
-def _targets_match(known: Any, dataset: Any) -> bool:
-    """Whether ``dataset.targets`` match the samples' labels; a target_transform would change those."""
-    if len(known) != len(dataset):
-        return False
-    positions = np.unique(np.linspace(0, len(dataset) - 1, 64).astype(int)).tolist()
-    return all(int(known[i]) == _label(_default_target, _sample(dataset, i)) for i in positions)
-
-
-def _label(target: Target, sample: Any) -> int:
-    label = target(sample)
-    try:
-        return int(label)
-    except (TypeError, ValueError):
-        raise GradPivotError(
-            f"a label is {label!r}; it must be an integer: map labels to 0, 1, … with target=lambda sample: …"
-        ) from None
-
-
-def _checked_labels(labels: np.ndarray) -> np.ndarray:
-    if labels.ndim > 1 and labels.size == len(labels):
-        labels = labels.reshape(-1)
-    if labels.ndim != 1:
-        raise GradPivotError(
-            f"the labels have shape {labels.shape}; they must be one integer per sample, not one-hot vectors"
-        )
-    return labels
 
 
 def _integers(what: str, given: Any) -> list[int]:
