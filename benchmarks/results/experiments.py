@@ -127,7 +127,7 @@ def _depth(cost: str, *words: str) -> Experiment:
 
 def _records(cost: str, *words: str) -> Experiment:
     """CUP and others on records, against shadow models."""
-    few = ("--worlds", "4", "--methods", "CUP γ = 1", "--store", "runs/results-quick/records-worlds")
+    few = ("--worlds", "4", "--methods", "CUP γ = 1", "--rivals", "--store", "runs/results-quick/records-worlds")
     return Experiment(cost=cost, run=_script("records.py", *words, quick=(*words, *few)))
 
 
@@ -140,7 +140,14 @@ _SPEED = {
     "ddpm": (("--batch", "64"), ("--batch", "2", "--repeats", "1")),
 }
 """Arguments of each benchmark, at full size and quickly."""
-_SHORT = ("CUP γ = 1", "CUP γ = 1, gradients (shrink=1)", "FT")
+_RIVALS = (
+    "Warm restart", "FT", "ℓ1-sparse", "EU-k", "IU", "WS", "NegGrad+", "RL", "SCRUB", "Bad Teacher", "SSD", "SFRon",
+)  # fmt: skip
+"""Methods that CUP is compared with on records."""
+_SHORT = (
+    "--methods", "CUP γ = 1", "CUP γ = 1, s = 0.03", "CUP γ = 1, s = 0", "CUP γ = 1, gradients (shrink=1)",
+    "--rivals", "Warm restart", "FT", "EU-k", "IU",
+)  # fmt: skip
 """Rows of the smaller tables of records."""
 _GAMMAS = ("--values", *(str(tenth / 10) for tenth in range(11)))
 
@@ -171,10 +178,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     "audit-digits-class": _audit("20 min", "--classes", "3"),
     "audit-digits-random": _audit("20 min", "--fraction", "0.1"),
     "depth-digits": _depth("2 min", "--classes", "3"),
-    "records-digits": _records("10 min", "--problem", "digits_flipped"),
-    "records-tabular": _records("10 min", "--problem", "tabular"),
-    "records-few": _records("5 min", "--problem", "digits_flipped", "--fraction", "0.01", "--methods", *_SHORT),
-    "records-hardest": _records("5 min", "--problem", "digits_flipped", "--hardest", "0.05", "--methods", *_SHORT),
+    "records-digits": _records("30 min", "--problem", "digits_flipped", "--rivals", *_RIVALS),
+    "records-tabular": _records("15 min", "--problem", "tabular", "--rivals", *_RIVALS),
+    "records-few": _records("8 min", "--problem", "digits_flipped", "--fraction", "0.01", *_SHORT),
+    "records-hardest": _records("8 min", "--problem", "digits_flipped", "--hardest", "0.05", *_SHORT),
     "targets": Experiment(cost="15 min", run=_script("targets.py", "--seeds", "3", quick=("--seeds", "1"))),
     "frontier": Experiment(
         cost="15 min",
@@ -205,7 +212,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         data=("fashion-mnist",),
     ),
     "records-fashion": replace(
-        _records("40 min", "--problem", "fashion", "--worlds", "8"), quick=False, data=("fashion-mnist",)
+        _records("1 h", "--problem", "fashion", "--worlds", "8", *_SHORT), quick=False, data=("fashion-mnist",)
     ),
     "depth-mnist": replace(
         _depth("15 min", "--problem", "mnist", "--classes", "3", "--passes", "2"), quick=False, data=("mnist",)

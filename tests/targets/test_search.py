@@ -61,7 +61,15 @@ class World:
         return Seen(**{name: known[name] for name in metrics})
 
     def search(self, until: str, keep: str | None = None, method=None):
-        return Search(self.model, method or CUP(), Targets.read(until, keep), self, self.run, lambda model: None).go()
+        return self.search_with(self.run, Targets.read(until, keep), method)
+
+    def search_with(self, run, targets, method=None):
+        method = method or CUP()
+
+        def cost_of(one):
+            return one.epochs / method.epochs if one.iterations is None else one.iterations / method.iterations
+
+        return Search(self.model, method, targets, self, run, cost_of, lambda model: None).go()
 
 
 @pytest.mark.parametrize("asked", [1, 25, 50, 75, 90, 95, 99, 100])
@@ -114,6 +122,20 @@ def test_nothing_runs_if_the_original_meets_it():
     assert torch.equal(found.model.weight, world.model.weight)
 
 
+def test_a_repair_run_costs_what_its_gradients_cost():
+    # A repair of records pivots, which takes fewer gradients than the restart before it.
+    world = World(harm=0.5, heal=0.1)
+
+    def cost_of(method):
+        return 1.0 if method.epochs == CUP().epochs else 0.05
+
+    targets = Targets.read("UA>=90", "RA>=95")
+    found = Search(world.model, CUP(), targets, world, world.run, cost_of, lambda model: None).go()
+    assert found.met
+    assert len(found.tries) == 2
+    assert found.cost == pytest.approx(1.05 + world.spent)
+
+
 def test_a_run_that_falls_short_is_continued():
     world = World()
 
@@ -123,7 +145,7 @@ def test_a_run_that_falls_short_is_continued():
             outcome.model.weight[0, 0] = min(outcome.model.weight[0, 0].item(), 0.6 * number)
         return outcome
 
-    found = Search(world.model, CUP(), Targets.read("UA>=90"), world, short, lambda model: None).go()
+    found = world.search_with(short, Targets.read("UA>=90"))
     assert found.met
     assert [one.reached for one in found.tries] == [False, True]
     assert world.runs[1][2] == pytest.approx(0.6)
@@ -198,7 +220,7 @@ def test_another_method_runs_once_as_it_is():
 def test_whatever_the_world_is_like_the_verdict_is_true_and_paid_for(asked, kept, harm, reach, heal, look):
     world = World(harm, reach, heal, look)
     targets = Targets.read(f"UA>={asked}", f"RA>={kept}")
-    found = Search(world.model, CUP(), targets, world, world.run, lambda model: None).go()
+    found = world.search_with(world.run, targets)
     conditions = (*targets.until, *targets.keep)
     assert found.met == all(condition.holds(found.place.seen) for condition in conditions)
     assert (found.binding is None) == found.met

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from gradpivot.loop import Loop
     from gradpivot.tasks import Task
 
-__all__ = ["Restart", "Restartable", "restart_epochs"]
+__all__ = ["CEILING", "Restart", "Restartable", "restart_epochs"]
 
-_CEILING = 0.22
+CEILING = 0.22
 """Passes over the retain set as a fraction of training's; measuring it before the later ones adds a quarter."""
 _UNIFORM = 0.3
 """Fraction of the passes that use every sample once."""
@@ -48,7 +48,7 @@ _MIN_WEIGHT = 0.1
 
 def restart_epochs(training_epochs: int) -> int:
     """Passes over the retain set that a deletion may take: with its measurements about 30 % of training."""
-    return max(1, round(_CEILING * training_epochs))
+    return max(1, round(CEILING * training_epochs))
 
 
 class Restartable(Steerable, Protocol):

@@ -148,7 +148,8 @@ def search_for(
     check_run(model, steering, method, running.task, seed=running.seed)
     running.scoring.check(steering)
     check_walkable(method)
-    looker = _make_looker(steering, running, method.gradients(split), targets)
+    plain = method.gradients(split)
+    looker = _make_looker(steering, running, plain, targets)
 
     def run(number: int, chosen: Method, start: nn.Module) -> Outcome:
         key = f"{running.key(split, chosen, start)} target"
@@ -161,10 +162,13 @@ def search_for(
         shelf.put(number, key, outcome)
         return outcome
 
+    def cost_of(chosen: Method) -> float:
+        return chosen.gradients(split) / plain
+
     settle = partial(running.settle, method, steering, model)
     as_gamma = targets.are_about_records and method.uses_validation(split.kind, running.task)
     first_goal: GoalName | None = getattr(method, "goal", None) if as_gamma else "misclassified"
-    return Search(model, method, targets, looker, run, settle, first_goal).go(), looker
+    return Search(model, method, targets, looker, run, cost_of, settle, first_goal).go(), looker
 
 
 def _make_looker(split: ForgetSplit, running: Running, plain: float, targets: Targets) -> Looks:

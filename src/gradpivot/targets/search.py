@@ -44,7 +44,7 @@ MARGIN_TOLERANCE = 0.01
 MAX_MEASUREMENTS = 8
 """Maximum number of measurements along a line."""
 REPAIR_SHARE = 0.4
-"""Maximum length of a repair run, as a share of a plain run."""
+"""Maximum length of a repair run, as a share of a whole one."""
 REACHED_SHARE = 0.9
 """A run with this share of the requested increase has reached its degree."""
 _SCAN = (0.75, 0.5, 0.25)
@@ -135,6 +135,7 @@ class Search:
         targets: The conditions to meet.
         looker: Measures scores.
         run: Executes a run.
+        cost_of: Cost of a run of a method, in plain runs.
         settle: Called after interpolating weights, for example to recompute BatchNorm statistics.
         first_goal: Goal of the first run. If it reaches a goal other than ``misclassified``, but not ``until``, the
             second run starts from the original again.
@@ -147,11 +148,12 @@ class Search:
         targets: Targets,
         looker: Looks,
         run: Run,
+        cost_of: Callable[[Method], float],
         settle: Callable[[nn.Module], None],
         first_goal: GoalName | None = "misclassified",
     ) -> None:
         self._original, self._method, self._targets = model, method, targets
-        self._looker, self._run, self._settle = looker, run, settle
+        self._looker, self._run, self._cost_of, self._settle = looker, run, cost_of, settle
         self._first_goal = first_goal
         self._budget = BUDGET if looker.is_limited else math.inf
         self._until = targets.metrics_until | {"ua"}
@@ -216,7 +218,7 @@ class Search:
         if not self._tries:
             return method
         remaining = self._budget - self.cost - self._walk_back_cost - self._retreat_cost
-        return _shorten(method, min(remaining, REPAIR_SHARE if reached else 1.0))
+        return _shorten(method, min(remaining / self._cost_of(method), REPAIR_SHARE if reached else 1.0))
 
     def _gamma(self, place: Place, reached: bool) -> float:
         """γ of a run from ``place`` to slightly beyond the required degree."""
@@ -246,7 +248,7 @@ class Search:
         run_started = time.perf_counter()
         outcome = self._run(len(self._tries) + 1, method, self._model_at(start))
         self._run_seconds += outcome.seconds - (time.perf_counter() - run_started)
-        self._run_cost += _run_length(method) / _run_length(self._method)
+        self._run_cost += self._cost_of(method)
         segment = Segment(self._original)
         segment.set_end(outcome.model)
         self._lines.append((segment, outcome))
@@ -394,16 +396,9 @@ class Search:
         return model
 
 
-def _run_length(method: Method) -> float:
-    """Length of a run in epochs or iterations."""
-    epochs: int = getattr(method, "epochs", 1)
-    iterations: int | None = getattr(method, "iterations", None)
-    return float(epochs if iterations is None else iterations)
-
-
 def _shorten(method: SteerableDescent, share: float) -> Method | None:
     """The method with this share of its length; None if that is less than one epoch or iteration."""
-    length = int(share * _run_length(method))
+    length = int(share * (method.epochs if method.iterations is None else method.iterations))
     if length < 1:
         return None
     return replace(method, epochs=length) if method.iterations is None else replace(method, iterations=length)
