@@ -107,7 +107,7 @@ def test_no_step_changes_the_forget_loss_by_more_than_its_share():
     way = result.history["most"][-1] - result.history["start"][-1]
     share = Unseen(Classification(), NPO, way).share(0.0)
     rows = zip(*(result.history[n] for n in ("forget_change", "forget_loss", "taken_back")), strict=True)
-    kept = [(abs(change), abs(loss)) for change, loss, back in rows if not back]
+    kept = [(abs(change), abs(loss)) for change, loss, back in rows if change is not None and not back]
     assert all(change <= 2 * share * (0.15 + 0.1 * loss) + 1e-6 for change, loss in kept)
 
 
@@ -294,10 +294,10 @@ def test_a_trace_compares_with_a_reference_on_the_same_data():
 
 
 def test_nobody_is_told_to_allow_what_is_allowed_already():
-    """Of records that cannot be brought to look unseen within a few steps' cost."""
+    """A run that the line search moved back to fit the budget."""
     method = CUP(shrink=1, gamma=0.9, lr=0.1, epochs=15)
     result = unlearn(memorised(), records(), method)
-    short = replace(result, history={**result.history, "reached": [0.0]})
+    short = replace(result, history={**result.history, "reached": [0.0], "landed": [0.5]})
     assert "budget 1" in short.missed
     for allowed in (replace(method, gamma=1.0), replace(method, budget=1.0)):
         told = replace(short, method=allowed).missed

@@ -10,6 +10,7 @@ See docs/dial.md.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -114,7 +115,7 @@ class Dial:
         self._ramp = self._new_ramp(split)
         self._steps = paired_plan(split, method, loop.seed).total
         self._region = TrustRegion.for_run(self._steps, task.loss_unit, self._goal.share(start), self._settings)
-        self._max_norm = self._settings.max_move * self._search.weight_norm / method.lr
+        self._max_length = self._settings.max_move * self._search.weight_norm
         loop.attach(self)
 
     def _new_ramp(self, split: ForgetSplit) -> Ramp:
@@ -152,11 +153,15 @@ class Dial:
         before = gradients.forget_loss or 0.0, gradients.retain_loss or 0.0
         intensity = ramp.intensity(batch.progress, degree, loop.forget_samples, before[1])
         rate = region.rate * ramp.rate(batch.progress)
-        moved, at_limit = self._move(gradients, intensity, rate)
-        after = loop.recompute_losses(forget=forget.recompute, retain=retain)
-        changes = [Change(*change) for change in zip(before, after, moved, strict=True)]
+        moved, length = self._move(gradients, intensity, rate)
         lags = ramp.behind > self._settings.growth_lag and not ramp.needs_repair
-        kept = region.accept(*changes, grow=lags and degree < 1 and not at_limit)
+        grow = lags and degree < 1 and length < self._max_length
+        f_change, r_change = (Change(loss, math.nan, change) for loss, change in zip(before, moved, strict=True))
+        kept = region.trust(f_change, r_change, length, grow=grow)
+        if not kept:
+            after = loop.recompute_losses(forget=forget.recompute, retain=retain)
+            f_change, r_change = f_change._replace(after=after[0]), r_change._replace(after=after[1])
+            kept = region.accept(f_change, r_change, length, grow=grow)
         if not kept:
             loop.revert_step()
         loop.record(
@@ -164,8 +169,8 @@ class Dial:
             asked=ramp.target(batch.progress),
             intensity=intensity,
             rate=region.rate,
-            forget_change=finite(changes[0].actual),
-            retain_change=finite(changes[1].actual),
+            forget_change=finite(f_change.actual),
+            retain_change=finite(r_change.actual),
             taken_back=float(not kept),
             lag=ramp.lag,
             retain_level=ramp.retain_level,
@@ -205,14 +210,15 @@ class Dial:
             return loss
         return loss + self._held.loss(round(batch.progress * (self._steps - 1)))
 
-    def _move(self, gradients: Gradients, intensity: float, rate: float) -> tuple[FirstOrderChange, bool]:
-        """Step along the method's direction; returns the first-order changes and whether the step was clipped."""
-        limit = self._max_norm / rate
-        weights = self._method.steered(gradients.gram, intensity)
-        weights, size = limited(weights, gradients.gram, limit)
+    def _move(self, gradients: Gradients, intensity: float, rate: float) -> tuple[FirstOrderChange, float]:
+        """Step along the method's direction; returns the first-order changes and the length of a plain step."""
+        per_norm = self._method.lr * rate
+        limit = self._max_length / per_norm
+        weights, size = limited(self._method.steered(gradients.gram, intensity), gradients.gram, limit)
         # Momentum, Adam and weight decay must not break conflict-freeness.
         non_increasing = (intensity >= 0, True) if self._method.conflict_free else (False, False)
-        return self._loop.step(gradients, weights, rate=rate, non_increasing=non_increasing), size >= limit
+        moved = self._loop.step(gradients, weights, rate=rate, non_increasing=non_increasing)
+        return moved, self._max_length if size >= limit else size * per_norm
 
     def finish(self) -> None:
         """Line search between the original and the final weights for the target degree, within the retain budget."""

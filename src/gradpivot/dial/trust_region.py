@@ -1,8 +1,9 @@
 r"""The trust region: adapts the step length to the observed change of both losses.
 
-After each step both losses are recomputed on the same batches. If they changed as predicted to first order, the next
+A step is checked by recomputing both losses on its batches. If they changed as predicted to first order, the next
 step may be longer; otherwise it is shorter, and a harmful step is reverted. The learning rate is only the initial
-value; the result hardly depends on it.
+value; the result hardly depends on it. Checks are two more forward passes, so a step is trusted without one if its
+first-order changes and the curvature that the last check showed leave it well within its bounds.
 
 The theorem behind the pivot (Hwang & Lim, 2025, Theorem 1) guarantees descent "for a sufficiently small step"; this
 finds that step. At γ = 0 or 1 it does not cover one of the losses, so a rule without a tolerance would reject every
@@ -38,6 +39,11 @@ class Change(NamedTuple):
         """The observed change."""
         return self.after - self.before
 
+    @property
+    def as_predicted(self) -> Change:
+        """The change if the prediction were exact."""
+        return self._replace(after=self.before + self.predicted)
+
     def by(self, unit: float) -> Change:
         """The change in units of ``unit``."""
         return Change(self.before / unit, self.after / unit, self.predicted / unit)
@@ -52,12 +58,16 @@ class TrustRegion:
         unit: One nat in the task's loss units.
         share: Fraction of the bounds that the steps of this run may use.
         settings: Constants.
+        curvature: Deviation from the prediction at the last check, relative to its bound and to the step's length².
+        trusted: Number of steps since the last check.
     """
 
     rate: float = 1.0
     unit: float = 1.0
     share: float = 1.0
     settings: DialSettings = field(default_factory=DialSettings)
+    curvature: float = math.inf
+    trusted: int = 0
 
     @classmethod
     def for_run(cls, steps: int, unit: float, share: float = 1.0, settings: DialSettings | None = None) -> TrustRegion:
@@ -72,29 +82,61 @@ class TrustRegion:
         settings = settings or DialSettings()
         return cls(unit=unit, share=share * min(1.0, settings.reference_steps / steps), settings=settings)
 
-    def accept(self, forget: Change, retain: Change, *, grow: bool) -> bool:
-        """Decide whether to keep the step, and set the length of the next one.
+    def trust(self, forget: Change, retain: Change, length: float, *, grow: bool) -> bool:
+        """Decide whether to keep a step without a check; if so, set the length of the next one.
+
+        Args:
+            forget: Change of L_f; its ``after`` is not used.
+            retain: Change of L_r; likewise.
+            length: Norm of the step.
+            grow: Whether the next step may be longer.
+        """
+        settings = self.settings
+        if not (math.isfinite(forget.predicted) and math.isfinite(retain.predicted)):
+            return False
+        used = self._used(forget.by(self.unit).as_predicted, retain.by(self.unit).as_predicted)
+        # An infinite curvature times a length of zero is NaN, which is not trusted.
+        strain = used + self.curvature * length**2
+        if not strain <= settings.check_above or self.trusted >= settings.check_every:
+            return False
+        self.trusted += 1
+        if grow and strain < settings.growth_below:
+            self._multiply(settings.growth)
+        return True
+
+    def accept(self, forget: Change, retain: Change, length: float, *, grow: bool) -> bool:
+        """Decide whether to keep a checked step, and set the length of the next one.
 
         A step to a non-finite loss is always rejected.
 
         Args:
             forget: Change of L_f.
             retain: Change of L_r.
+            length: Norm of the step.
             grow: Whether the next step may be longer.
         """
         settings = self.settings
+        self.trusted = 0
         if not (math.isfinite(forget.after) and math.isfinite(retain.after)):
+            self.curvature = math.inf
             self._multiply(settings.max_cut)
             return False
         forget, retain = forget.by(self.unit), retain.by(self.unit)
-        reach = settings.forget_reach + settings.forget_reach_share * abs(forget.before)
-        used = max(retain.actual / settings.retain_tolerance, abs(forget.actual) / reach) / self.share
-        strain = max(used, self._bend(forget), self._bend(retain))
+        used = self._used(forget, retain)
+        bend = max(self._bend(forget), self._bend(retain))
+        self.curvature = bend / length**2 if length else math.inf
+        strain = max(used, bend)
         if strain > 1:
             self._multiply(max(1 / strain, settings.max_cut))
         elif grow and strain < settings.growth_below:
             self._multiply(settings.growth)
         return used <= settings.revert_above
+
+    def _used(self, forget: Change, retain: Change) -> float:
+        """The larger of the two changes, relative to its bound."""
+        settings = self.settings
+        reach = settings.forget_reach + settings.forget_reach_share * abs(forget.before)
+        return max(retain.actual / settings.retain_tolerance, abs(forget.actual) / reach) / self.share
 
     def _bend(self, change: Change) -> float:
         """Deviation from the predicted change, relative to its bound."""
@@ -106,8 +148,8 @@ class TrustRegion:
 
     def state_dict(self) -> dict[str, Any]:
         """State that the next step depends on."""
-        return {"rate": self.rate}
+        return {"rate": self.rate, "curvature": self.curvature, "trusted": self.trusted}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore from :meth:`state_dict`."""
-        self.rate = state["rate"]
+        self.rate, self.curvature, self.trusted = state["rate"], state["curvature"], state["trusted"]
