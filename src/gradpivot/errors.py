@@ -7,9 +7,11 @@ keeps its traceback.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
+from typing import Any
 
-__all__ = ["GradPivotError", "NonFiniteError", "NotReachedWarning", "did_you_mean", "install_command"]
+__all__ = ["GradPivotError", "NonFiniteError", "NotReachedWarning", "did_you_mean", "install_command", "number_or_nan"]
 
 
 class GradPivotError(ValueError):
@@ -33,3 +35,11 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = ".") -> str:
 def install_command(extra: str) -> str:
     """The command that installs an extra from the checkout; the name on PyPI belongs to someone else."""
     return f"pip install -c constraints.txt -e '.[{extra}]' in gradpivot's folder"
+
+
+def number_or_nan(value: Any) -> float:
+    """The value as a float; NaN, which is in no range, for text, truth values and anything else that is no number."""
+    try:
+        return math.nan if isinstance(value, str | bool) else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return math.nan

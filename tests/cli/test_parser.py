@@ -53,14 +53,14 @@ def test_it_is_a_method_like_any_other(command, path, tmp_path):
     assert (chosen.method.my_setting, chosen.method.lr) == (3, 0.5)
     assert parse([command, path, "--protocol", "paper", *words]).method.max_norm is None
     # The value of an option is not a method.
-    assert parse([command, "--problem", "some:problem", *words[2:]]).method.name == "cup"
+    assert parse([command, "--problem", path, *words[2:]]).method.name == "cup"
 
 
 def test_an_objective_of_the_problems_module_is_known(path, monkeypatch):
     monkeypatch.setattr(objectives, "_OBJECTIVES", dict(objectives._OBJECTIVES))
     module = path.partition(":")[0]
     own = "from gradpivot.tasks import Objective, register_objective\n"
-    own += "register_objective(Objective('mine', lambda logits, y: logits.mean(), None))\n"
+    own += "register_objective(Objective('mine', lambda logits, y: logits.mean(), None))\nproblem = None\n"
     Path(f"{module}.py").write_text(own)
     words = ["unlearn", "cup", "--objective", "mine", "--problem", f"{module}:problem"]
     assert parse(words).method.objective == "mine"

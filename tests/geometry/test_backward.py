@@ -330,6 +330,8 @@ def test_loss_that_reaches_nothing_is_explained():
     with pytest.raises(GradPivotError, match="reduce it to a scalar"):
         Pivot(0.5).backward(weight * 1, weight.sum(), [weight])
     with pytest.raises(GradPivotError, match="trainable"):
+        Pivot(0.5).backward(weight.sum(), weight.sum(), [torch.ones(2)])
+    with pytest.raises(GradPivotError, match="empty after one use"):
         Pivot(0.5).backward(weight.sum(), weight.sum(), [])
 
 
@@ -375,11 +377,21 @@ def test_weights_beyond_float32_are_no_crash():
 def test_a_step_beyond_the_dtype_is_an_error_not_an_infinity():
     weight = nn.Parameter(torch.zeros(2, dtype=torch.float16))
     f, r = torch.tensor([6e4, 0.0]).half(), torch.tensor([0.0, 6e4]).half()
+    # All of ‖T‖ = 8.5e4 along f.
     with pytest.raises(NonFiniteError, match="set max_norm"):
-        Pivot(0.5).backward((weight * f).sum(), (weight * r).sum(), [weight])
+        Pivot(1.0).backward((weight * f).sum(), (weight * r).sum(), [weight])
     assert weight.grad is None
-    Pivot(0.5, max_norm=1.0).backward((weight * f).sum(), (weight * r).sum(), [weight])
+    Pivot(1.0, max_norm=1.0).backward((weight * f).sum(), (weight * r).sum(), [weight])
     assert weight.grad.isfinite().all()
+
+
+def test_a_step_longer_than_the_largest_number_is_none_beyond_the_dtype():
+    """‖T‖ = 8.5e4 is beyond float16, its elements are not."""
+    weight = nn.Parameter(torch.zeros(2, dtype=torch.float16))
+    f, r = torch.tensor([6e4, 0.0]).half(), torch.tensor([0.0, 6e4]).half()
+    step = Pivot(0.5).backward((weight * f).sum(), (weight * r).sum(), [weight])
+    assert step.step_norm > torch.finfo(torch.float16).max
+    torch.testing.assert_close(weight.grad, f + r)
 
 
 PEAK = """
@@ -434,7 +446,7 @@ def test_more_that_is_explained():
     weight, other = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
     with pytest.raises(GradPivotError, match=r"without \.item"):
         Pivot(0.5).backward(1.0, weight.sum(), [weight])
-    with pytest.raises(GradPivotError, match="forget_weight is -3"):
+    with pytest.raises(GradPivotError, match="forget weight is -3"):
         Pivot(0.5, forget_weight=-3)
     pivot = Pivot(0.5)
     pivot.accumulate(weight.sum(), -weight.square().sum(), [weight])

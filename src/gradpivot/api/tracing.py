@@ -232,6 +232,8 @@ def over_knob(
     chosen = values if gammas is None else gammas
     if chosen is None:
         chosen = GAMMAS if method.active_knob == "gamma" else type(method).paper_space.get(method.active_knob, ())
+    if not isinstance(chosen, Iterable):
+        raise GradPivotError(f"the values of {method.active_knob} are {chosen!r}; pass a list, such as [0.2, 0.8]")
     methods = [replace(method, **{method.active_knob: value}) for value in chosen]
     if not methods:
         raise GradPivotError(

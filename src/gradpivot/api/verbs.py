@@ -13,7 +13,7 @@ from gradpivot.evaluate import Scored
 from gradpivot.experiments import find_problem
 from gradpivot.loop import Progress
 from gradpivot.methods import CUP, Method
-from gradpivot.runs import Options, Prepared, Result, Running, Trained, train_model
+from gradpivot.runs import Options, Prepared, Result, Running, Trained, check_scorable, train_model
 from gradpivot.runtime import Replicas
 from gradpivot.targets import Targets, unlearn_until
 from gradpivot.tasks import Classification
@@ -124,7 +124,9 @@ def score(model: nn.Module, split: ForgetSplit, **options: Unpack[Options]) -> S
         split: The forget, retain and test sets.
         **options: As for :func:`unlearn`: ``task``, ``workers``, ``retain_scored``, ``replicas``, ``scorer``.
     """
-    return Running.of(**options).scoring.scores(model, split)
+    running = Running.of(**options)
+    check_scorable(model, split, running.task if running.scorer is None else None)
+    return running.scoring.scores(model, split)
 
 
 def train(problem: Problem | str, recipe: Retrain | None = None, **options: Any) -> Trained:

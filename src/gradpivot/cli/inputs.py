@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli.console import bar, wants_progress
 from gradpivot.cli.options.running import ProblemOptions, ProblemRun
-from gradpivot.cli.parser import import_from_cwd
 from gradpivot.cli.torchrun import is_first, launched
 from gradpivot.errors import GradPivotError
 from gradpivot.experiments import numbers_in
@@ -75,7 +74,6 @@ def problem_of(chosen: ProblemRun) -> Problem:
 
     if chosen.normalise is not None and chosen.model is None:
         raise GradPivotError("--normalise needs --model: a problem's own model already normalises its inputs")
-    import_from_cwd()
     problem = find_problem(chosen.problem)
     return problem if chosen.model is None else with_model(problem, chosen.model, chosen.normalise)
 

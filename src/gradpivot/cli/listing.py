@@ -9,7 +9,7 @@ from typing import Any
 from gradpivot.cli import options
 from gradpivot.cli.console import say, say_json
 from gradpivot.cli.dispatch import run
-from gradpivot.cli.parser import import_from_cwd, print_completion
+from gradpivot.cli.parser import print_completion
 
 __all__: list[str] = []
 
@@ -19,7 +19,6 @@ def _(chosen: options.MethodsOptions) -> int:
     from gradpivot.methods import list_methods, method_class
 
     if ":" in chosen.pattern:
-        import_from_cwd()
         method_class(chosen.pattern)
     found = [method_class(name) for name in list_methods(chosen.pattern)]
     if not found:

@@ -7,7 +7,7 @@ import io
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr, suppress
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard, Union
 
@@ -16,11 +16,12 @@ import yaml
 
 from gradpivot.cli import options
 from gradpivot.cli.help import command_help, main_help, nested_help, shown_options
+from gradpivot.cli.paths import refuse_empty_paths, with_home
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.methods import list_methods, method_class
 from gradpivot.runtime import import_path
 
-__all__ = ["import_from_cwd", "parse", "print_completion"]
+__all__ = ["parse", "print_completion"]
 
 _WITH_METHOD = ("unlearn", "trace")
 _EXPERIMENTS: dict[str, type[Any]] = {
@@ -86,7 +87,9 @@ def parse(words: Sequence[str]) -> Any:
     except _UsageError as error:
         sys.stderr.write(f"gradpivot: {error}\n")
         raise SystemExit(2) from None
-    return _parse_words(_add_defaults(words))
+    complete = _add_defaults(words)
+    refuse_empty_paths(complete)
+    return with_home(_parse_words(complete))
 
 
 class _UsageError(GradPivotError):
@@ -204,8 +207,6 @@ def _help(words: Sequence[str]) -> str:
     if command not in _WITH_METHOD:
         return command_help(command, kind, everything=everything)
     position = _method_position(words[1:])
-    if position is not None:
-        import_from_cwd()
     method = method_class("cup" if position is None else words[1:][position])
     methods = {name: _first_line(method_class(name)) for name in list_methods()}
     return command_help(command, kind, everything=everything, methods=methods, method=method)
@@ -283,12 +284,12 @@ def _add_defaults(words: list[str]) -> list[str]:
     retrains = chosen == "retrain"
     problem = _value_of("--problem", typed) or settings.get("problem")
     if _is_path(problem):
-        # The module may register objectives. An import error is reported when the problem is loaded.
-        import_from_cwd()
-        with suppress(GradPivotError):
+        # The module may register objectives.
+        try:
             import_path(problem)
+        except GradPivotError as error:
+            raise GradPivotError(f"cannot load the problem {problem!r}: {error}") from error
     if _is_path(chosen):
-        import_from_cwd()
         method_class(chosen)  # Registers it as a subcommand.
     if not settings and protocol != "paper" and not retrains:
         return words
@@ -310,15 +311,9 @@ def _training_words(recipe: str, typed: Sequence[str], settings: Mapping[str, An
         return []
     from gradpivot.experiments import find_problem
 
-    import_from_cwd()
     name = _value_of("--problem", typed) or settings.get("problem") or options.ProblemRun().problem
     chosen = find_problem(str(name)).training_recipe(recipe).to_dict()
     return _to_words({name: value for name, value in chosen.items() if name != "method"})
-
-
-def import_from_cwd() -> None:
-    """Allow imports from the current folder, as ``python -m`` does and console scripts don't."""
-    sys.path.insert(0, str(Path.cwd()))
 
 
 def _is_path(word: Any) -> TypeGuard[str]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradpivot.cli.console import standing, watched_sweep
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.options.sweeps import CompareOptions, SweepOptions
-from gradpivot.cli.parser import import_from_cwd
 from gradpivot.errors import GradPivotError
 from gradpivot.experiments import ForgetSpec, Recipe, load_recipe, numbers_in
 from gradpivot.results import Record
@@ -29,7 +28,6 @@ def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
     Raises:
         KeyboardInterrupt: After Ctrl-C or SIGTERM; finished runs are kept.
     """
-    import_from_cwd()
     recipe = asked_for(chosen)
     if chosen.threads < 1:
         raise GradPivotError(f"--threads is {chosen.threads}; give 1 or more")

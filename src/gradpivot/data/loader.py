@@ -56,8 +56,8 @@ class Loader:
         self._dataset = dataset
         self._device = device
         self._seed = seed
-        if workers < 0:
-            raise GradPivotError(f"workers is {workers}; it must be 0 or more")
+        if not isinstance(workers, int | np.integer) or workers < 0:
+            raise GradPivotError(f"workers is {workers!r}; it must be an integer, 0 or more")
         self._workers = workers
         tensors = _tensors_of(dataset)
         self._resident = None if tensors is None else tuple(tensor.to(device) for tensor in tensors)

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Subset, TensorDataset
+from torch.utils.data import Subset
 
+from gradpivot.data.arguments import as_dataset, integers, training_indices, training_set
 from gradpivot.data.digest import dataset_digest
 from gradpivot.data.identifiers import find_records
 from gradpivot.data.labels import Target, default_target, labels_of, sample_at
 from gradpivot.data.loader import Collate, Collated
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, number_or_nan
 from gradpivot.runtime import derive, isolated, write_text
 
 __all__ = ["ForgetSplit"]
@@ -83,6 +84,8 @@ class ForgetSplit:
             )
         if len(self.test) == 0:
             raise GradPivotError("the test set is empty; pass data the model was not trained on")
+        if self.validation is not None and len(self.validation) == 0:
+            raise GradPivotError("the validation set is empty; pass data the model was not trained on, or None")
         for indices in parts:
             indices.setflags(write=False)
 
@@ -104,7 +107,7 @@ class ForgetSplit:
             **options: ``validation``, ``data_id``, ``target`` and ``already_forgotten`` (see the class), and
                 ``collate_fn``.
         """
-        wanted = _integers("class", classes)
+        wanted = integers("class", classes).tolist()
         train, options = _prepared(train, test, options)
         labels = labels_of(train, options["target"])
         present = np.unique(labels)
@@ -125,8 +128,8 @@ class ForgetSplit:
     @classmethod
     def random(cls, train: Any, test: Any, fraction: float, seed: int = 0, **options: Any) -> ForgetSplit:
         """Forget a random fraction of the training samples that are not yet forgotten, drawn with ``seed``."""
-        if not 0 < fraction < 1:
-            raise GradPivotError(f"the fraction to forget is {fraction}; it must be between 0 and 1")
+        if not 0 < number_or_nan(fraction) < 1:
+            raise GradPivotError(f"the fraction to forget is {fraction!r}; it must be between 0 and 1")
         train, options = _prepared(train, test, options)
         left = _not_in(options["already_forgotten"], np.arange(len(train)))
         count = max(1, round(fraction * len(left)))
@@ -138,7 +141,7 @@ class ForgetSplit:
     def by_index(cls, train: Any, test: Any, indices: Iterable[int], **options: Any) -> ForgetSplit:
         """Forget exactly these training samples."""
         train, options = _prepared(train, test, options)
-        wanted = _training_indices(indices, len(train))
+        wanted = training_indices(indices, len(train))
         if len(np.unique(wanted)) != len(wanted):
             raise GradPivotError("the indices to forget contain duplicates; each may appear only once")
         twice = np.intersect1d(wanted, options["already_forgotten"])
@@ -160,12 +163,14 @@ class ForgetSplit:
             all_ids: The id of each training sample, in the order of ``train``. Several samples may share one.
             **options: As for :meth:`by_index`.
         """
-        train = _as_dataset(train)
+        train = training_set(train)
         return cls.by_index(train, test, find_records(ids, all_ids, len(train)), **options)
 
     @classmethod
     def by_predicate(cls, train: Any, test: Any, predicate: Callable[[Any], bool], **options: Any) -> ForgetSplit:
         """Forget the training samples for which ``predicate(sample)`` is true and that are not yet forgotten."""
+        if not callable(predicate):
+            raise GradPivotError(f"the predicate is {predicate!r}; pass a function of a sample")
         train, options = _prepared(train, test, options)
         left = _not_in(options["already_forgotten"], np.arange(len(train))).tolist()
         with isolated():
@@ -181,11 +186,11 @@ class ForgetSplit:
         retain = np.setdiff1d(np.arange(len(train)), taken)
         collate: Collate | None = options.pop("collate_fn", None)
         if options.get("validation") is not None:
-            options["validation"] = _collated(_as_dataset(options["validation"]), collate)
+            options["validation"] = _collated(as_dataset(options["validation"]), collate)
             options["validation_source"] = "given"
         return cls(
             train=_collated(train, collate),
-            test=_collated(_as_dataset(test), collate),
+            test=_collated(as_dataset(test), collate),
             forget_indices=forget,
             retain_indices=retain,
             **options,
@@ -302,6 +307,8 @@ class ForgetSplit:
             expected, source = saved["hash"], saved["validation"]
         except FileNotFoundError:
             raise GradPivotError(f"there is no split file {path}") from None
+        except OSError as error:
+            raise GradPivotError(f"cannot read the split file {path}: {error.strerror}") from None
         except (ValueError, KeyError, TypeError) as error:
             raise GradPivotError(f"{path} is damaged or not a split file ({error}); save the split again") from None
         train, options = _prepared(train, test, options)
@@ -337,7 +344,7 @@ def _prepared(train: Any, test: Any, options: Mapping[str, Any]) -> tuple[Any, d
     options = dict(options)
     if options.get("target") is None:
         options["target"] = default_target
-    train = _as_dataset(train)
+    train = training_set(train)
     options["already_forgotten"] = _already_forgotten(options.pop("already_forgotten", None), train, test, options)
     return train, options
 
@@ -349,7 +356,7 @@ def _already_forgotten(given: Any, train: Any, test: Any, options: Mapping[str, 
     if isinstance(given, str | Path):
         given = ForgetSplit.load(given, train, test, **options)
     if not isinstance(given, ForgetSplit):
-        return np.unique(_training_indices(given, len(train)))
+        return np.unique(training_indices(given, len(train)))
     if not _is_same_data(given, train, options.get("data_id")):
         raise GradPivotError(
             "already_forgotten is a split of other training data, whose indices mean other records; pass the indices "
@@ -368,47 +375,9 @@ def _is_same_data(earlier: ForgetSplit, train: Any, data_id: str | None) -> bool
     return earlier.train is train or dataset_digest(earlier.train) == dataset_digest(train)
 
 
-def _training_indices(given: Any, count: int) -> np.ndarray:
-    """Indices into ``count`` training samples, in the given order."""
-    indices = np.asarray(_integers("index", given), dtype=np.int64)
-    outside = indices[(indices < 0) | (indices >= count)]
-    if len(outside):
-        raise GradPivotError(f"index {outside[0]} is outside the training set; it must be between 0 and {count - 1}")
-    return indices
-
-
 def _not_in(excluded: np.ndarray, indices: np.ndarray) -> np.ndarray:
     return indices[~np.isin(indices, excluded)]
 
 
-def _as_dataset(data: Any) -> Any:
-    """Check a map-style dataset, or make one of a pair of arrays (inputs, labels)."""
-    if isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "shape") for part in data):
-        inputs, labels = (torch.as_tensor(part) for part in data)
-        if len(inputs) != len(labels):
-            raise GradPivotError(f"there are {len(inputs)} inputs but {len(labels)} labels")
-        return TensorDataset(inputs, labels)
-    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
-        raise GradPivotError(
-            f"{type(data).__name__} is not a map-style dataset (len(data) and data[i]); convert an iterable with "
-            f"list(data)"
-        )
-    return data
-
-
 def _collated(dataset: Any, collate: Collate | None) -> Any:
     return dataset if collate is None else Collated(dataset, collate)
-
-
-def _integers(what: str, given: Any) -> list[int]:
-    """Convert a number, sequence, array, tensor or (for indices) boolean mask to a list of integers."""
-    array = np.asarray(given.tolist() if hasattr(given, "tolist") else list(given) if _is_iterable(given) else [given])
-    if what == "index" and array.dtype == bool:
-        return [int(i) for i in np.flatnonzero(array)]
-    if array.size and array.dtype.kind not in "iu":
-        raise GradPivotError(f"a {what} to forget is {array.reshape(-1)[0]!r}; it must be an integer")
-    return [int(number) for number in array.reshape(-1)]
-
-
-def _is_iterable(given: Any) -> bool:
-    return isinstance(given, Iterable) and not isinstance(given, str | bytes)

@@ -14,14 +14,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from gradpivot.errors import GradPivotError, NonFiniteError
+from gradpivot.errors import GradPivotError, NonFiniteError, number_or_nan
 from gradpivot.geometry.combination import combine
 from gradpivot.geometry.gradient import Loss, apply_mask, gradient_of, trainable_masks
 from gradpivot.geometry.gramian import Gram
 from gradpivot.geometry.pivot import PivotWeighting, check_gamma
 from gradpivot.geometry.sharding import anywhere, gram_over_shards, local, shaped_like_shard
 from gradpivot.geometry.step import PivotStep, describe, limited
-from gradpivot.geometry.weighting import Weighting
+from gradpivot.geometry.weighting import Weighting, Weights, check_loss_weights
 from gradpivot.runtime import Gradient
 
 __all__ = ["Pivot"]
@@ -71,11 +71,11 @@ class Pivot:
             raise GradPivotError("give either gamma (0 keeps, 1 forgets) or another weighting")
         if gamma is not None and not callable(gamma):
             gamma = check_gamma(gamma)
-        if max_norm is not None and not max_norm > 0:
-            raise GradPivotError(f"max_norm is {max_norm}; give a positive length, or None for no limit")
-        for name, weight in (("forget_weight", forget_weight), ("retain_weight", retain_weight)):
-            if not (math.isfinite(weight) and weight >= 0):
-                raise GradPivotError(f"{name} is {weight}; it must be finite and ≥ 0")
+        if weighting is not None and not callable(weighting):
+            raise GradPivotError(f"the weighting is {weighting!r}; pass a function from a Gram matrix to two weights")
+        if max_norm is not None and not number_or_nan(max_norm) > 0:
+            raise GradPivotError(f"max_norm is {max_norm!r}; give a positive length, or None for no limit")
+        check_loss_weights(forget_weight, retain_weight)
         self.gamma = gamma
         self.weighting = weighting
         self.max_norm = max_norm
@@ -83,14 +83,22 @@ class Pivot:
         self.retain_weight = retain_weight
         self.steps = 0
         self._accumulated: tuple[Gradient, Gradient] | None = None
+        self._accumulated_over: list[Tensor] = []
 
     def state_dict(self) -> dict[str, int]:
         """What a checkpoint must keep: the position in the γ schedule."""
         return {"steps": self.steps}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Continue from :meth:`state_dict`."""
-        self.steps = int(state["steps"])
+        """Continue from :meth:`state_dict`.
+
+        Raises:
+            GradPivotError: if the state is not of a Pivot.
+        """
+        steps = state.get("steps") if isinstance(state, Mapping) else None
+        if not isinstance(steps, int) or steps < 0:
+            raise GradPivotError(f"the state is {state!r}; pass the state_dict() of a Pivot, such as {{'steps': 3}}")
+        self.steps = steps
 
     def accumulate(
         self, forget_loss: Loss, retain_loss: Loss, parameters: Iterable[Tensor], *, scaler: Scaler | None = None
@@ -101,9 +109,10 @@ class Pivot:
         written to ``.grad``.
         """
         wanted = _trainable(parameters)
+        self._check_same(wanted)
         forget = local(gradient_of(_scaled(forget_loss, scaler), wanted))
         retain = local(gradient_of(_scaled(retain_loss, scaler), wanted))
-        self._accumulated = self._with_accumulated(forget, retain)
+        self._accumulated, self._accumulated_over = self._with_accumulated(forget, retain), wanted
 
     def backward(
         self,
@@ -138,15 +147,16 @@ class Pivot:
         """
         parameters = _listed(parameters)
         wanted = _trainable(parameters)
+        self._check_same(wanted)
+        masks = None if mask is None else local(trainable_masks(mask, parameters))
+        gamma = self._current_gamma()
         if not add:
             _refuse_existing(wanted)
-        gamma = self._current_gamma()
         forget = local(gradient_of(_scaled(forget_loss, scaler), wanted))
         retain = local(gradient_of(_scaled(retain_loss, scaler), wanted))
         forget, retain = self._with_accumulated(forget, retain)
-        self._accumulated = None
-        if mask is not None:
-            masks = local(trainable_masks(mask, parameters))
+        self._accumulated, self._accumulated_over = None, []
+        if masks is not None:
             apply_mask(forget, masks)
             apply_mask(retain, masks)
         step = self._write(wanted, forget, retain, gamma, scaler.get_scale() if scaler else 1.0, scaler)
@@ -156,17 +166,37 @@ class Pivot:
     def _current_gamma(self) -> float | None:
         return check_gamma(self.gamma(self.steps)) if callable(self.gamma) else self.gamma
 
-    def _weighting_at(self, gamma: float | None) -> Weighting:
-        if self.weighting is not None:
-            return self.weighting
-        assert gamma is not None
-        return PivotWeighting(gamma, self.forget_weight, self.retain_weight)
+    def _weights_of(self, gram: Gram, gamma: float | None) -> Weights:
+        if self.weighting is None:
+            assert gamma is not None
+            answer = PivotWeighting(gamma, self.forget_weight, self.retain_weight)(gram)
+        else:
+            answer = self.weighting(gram)
+        # Somebody else's weighting may return anything.
+        try:
+            weights = Weights(*map(float, answer))
+        except (TypeError, ValueError):
+            raise GradPivotError(
+                f"the weighting returned {answer!r}; it must return two numbers, the weights of f and r"
+            ) from None
+        if not all(map(math.isfinite, weights)):
+            raise NonFiniteError(
+                f"the weighting returned {tuple(weights)} for {gram}; weights must be finite. No .grad was written"
+            )
+        return weights
+
+    def _check_same(self, parameters: list[Tensor]) -> None:
+        """Raise if gradients of other parameters, or of these in another order, are accumulated already."""
+        before = self._accumulated_over
+        if before and list(map(id, before)) != list(map(id, parameters)):
+            raise GradPivotError(
+                "accumulate() was called with different parameters, or in another order; pass the same list each time, "
+                "and use one Pivot per model"
+            )
 
     def _with_accumulated(self, forget: Gradient, retain: Gradient) -> tuple[Gradient, Gradient]:
         if self._accumulated is None:
             return forget, retain
-        if len(self._accumulated[0]) != len(forget):
-            raise GradPivotError("accumulate() and backward() were given different parameters; pass the same to both")
         return _summed(self._accumulated[0], forget), _summed(self._accumulated[1], retain)
 
     def _write(
@@ -180,6 +210,11 @@ class Pivot:
     ) -> PivotStep:
         scaled = gram_over_shards(parameters, forget, retain)
         if not scaled.is_finite:
+            if not anywhere(parameters, not _all_finite(forget) or not _all_finite(retain)):
+                raise NonFiniteError(
+                    "a gradient is longer than 1e154, and its square is beyond float64; divide both losses by a "
+                    "constant. No .grad was written"
+                )
             if scaler is None:
                 raise NonFiniteError(
                     "a gradient is NaN or infinite; lower the learning rate, set max_norm, or use a "
@@ -187,12 +222,16 @@ class Pivot:
                 )
             return self._overflow(parameters, forget, retain, gamma)
         gram = Gram(scaled.ff / scale**2, scaled.rr / scale**2, scaled.fr / scale**2)
-        weights, norm = limited(self._weighting_at(gamma)(gram), gram, self.max_norm)
-        if scaler is None and norm > min(torch.finfo(p.dtype).max for p in parameters):
+        weights, norm = limited(self._weights_of(gram, gamma), gram, self.max_norm)
+        combined = combine(forget, retain, weights, gram)
+        # No number is larger than the norm. With a scaler infinities are how it learns to skip.
+        may_overflow = scaler is None and norm > min(torch.finfo(p.dtype).max for p in parameters)
+        if may_overflow and anywhere(parameters, not _all_finite(combined)):
             raise NonFiniteError(
-                f"the step length is {norm:.3g}, beyond the dtype's range; set max_norm. No .grad was written"
+                f"the step of length {norm:.3g} has a number beyond the dtype's range; set max_norm. No .grad was "
+                f"written"
             )
-        for parameter, gradient in zip(parameters, combine(forget, retain, weights, gram), strict=True):
+        for parameter, gradient in zip(parameters, combined, strict=True):
             if gradient is not None:
                 gradient = shaped_like_shard(gradient, parameter)
                 parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
@@ -211,8 +250,15 @@ class Pivot:
         )  # fmt: skip
 
 
+def _all_finite(gradient: Gradient) -> bool:
+    return all(bool(part.isfinite().all()) for part in gradient if part is not None)
+
+
 def _trainable(parameters: Iterable[Tensor]) -> list[Tensor]:
-    wanted = [p for p in _listed(parameters) if p.requires_grad]
+    listed = _listed(parameters)
+    if not listed:
+        raise GradPivotError("no parameter is listed; an iterator such as model.parameters() is empty after one use")
+    wanted = [p for p in listed if p.requires_grad]
     if not wanted:
         raise GradPivotError("no parameter is trainable; set requires_grad on at least one")
     if len({id(p) for p in wanted}) != len(wanted):
@@ -224,10 +270,12 @@ def _listed(parameters: Iterable[Tensor]) -> list[Tensor]:
     """The parameters as a list of real leaf tensors.
 
     Raises:
-        GradPivotError: for a single tensor, (name, tensor) pairs, complex or computed tensors.
+        GradPivotError: for a module, a single tensor, (name, tensor) pairs, complex or computed tensors.
     """
     if isinstance(parameters, Tensor):
         raise GradPivotError("the parameters are a single tensor; put it in a list")
+    if not isinstance(parameters, Iterable):
+        raise GradPivotError(f"the parameters are a {type(parameters).__name__}; pass model.parameters()")
     listed = list(parameters)
     for parameter in listed:
         if not isinstance(parameter, Tensor):

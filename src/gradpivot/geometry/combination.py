@@ -49,8 +49,10 @@ def combine(
 def _is_delicate(forget: Gradient, retain: Gradient, weights: Weights, gram: Gram) -> bool:
     import torch
 
-    # Beyond float32's range a weight cannot even be passed to foreach; its gradient may be tiny and the sum fine.
-    if max(map(abs, weights)) > 1e30:
+    # Beyond float32's range a weight cannot even be passed to foreach; its gradient may be tiny and the sum fine. Also,
+    # neither a·f nor b·r may leave the range before they are added.
+    a, b = map(abs, weights)
+    if max(a, b, a * gram.forget_norm, b * gram.retain_norm) > 1e30:
         return True
 
     if any(g is not None and g.dtype not in (torch.float32, torch.float64) for g in (*forget, *retain)):

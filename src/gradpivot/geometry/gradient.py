@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry.sharding import is_sharded, refuse_partly_sharded, refusing_gathered
+from gradpivot.geometry.sharding import anywhere, is_sharded, local, refuse_partly_sharded, refusing_gathered
 from gradpivot.runtime import Gradient
 
 __all__ = ["Loss", "apply_mask", "gradient_of", "trainable_masks"]
@@ -23,8 +24,10 @@ def gradient_of(loss: Loss, parameters: Sequence[Tensor]) -> Gradient:
         parameters: Tensors that require gradients. If they are sharded, all that the loss reaches.
 
     Raises:
-        GradPivotError: if the loss is not a scalar, depends on no parameter, or its graph is already freed.
+        GradPivotError: if the loss is not a scalar, depends on no parameter, or its graph is already freed, or if a
+            parameter has a hook.
     """
+    _refuse_hooks(parameters)
     value = loss() if callable(loss) else loss
     if not isinstance(value, Tensor):
         raise GradPivotError(f"a loss is a {type(value).__name__}; pass the tensor, without .item()")
@@ -40,6 +43,23 @@ def gradient_of(loss: Loss, parameters: Sequence[Tensor]) -> Gradient:
     if any(g is not None and g.is_sparse for g in gradients):
         raise GradPivotError("sparse gradients cannot be pivoted; build the embedding with sparse=False")
     return gradients
+
+
+def _refuse_hooks(parameters: Sequence[Tensor]) -> None:
+    """Refuse parameters with hooks of the user's.
+
+    A hook that clips or steps would do so with each of the two gradients, and the pivot of what is left may conflict
+    with both losses. Module hooks are part of the graph, and DDP's and FSDP's own hooks are not on the parameters.
+    """
+    for position, parameter in enumerate(parameters):
+        # The last one is set by torch.distributed.optim, which hooks the graph instead of the parameter.
+        hooks = ("_backward_hooks", "_post_accumulate_grad_hooks", "_in_backward_optimizers")
+        if any(getattr(parameter, name, None) for name in hooks):
+            raise GradPivotError(
+                f"parameter {position} of shape {tuple(parameter.shape)} has a hook or an optimizer that acts in the "
+                f"backward pass, on each of the two gradients; remove it (handle.remove()), and clip or step after "
+                f"Pivot.backward()"
+            )
 
 
 def _accumulated_gradient(loss: Tensor, parameters: Sequence[Tensor]) -> Gradient:
@@ -73,9 +93,11 @@ def trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor])
     """The masks of those parameters that require gradients.
 
     Raises:
-        GradPivotError: unless there is one mask of the same shape, or None, for each parameter.
+        GradPivotError: unless there is one mask of zeros and ones of the same shape, or None, for each parameter.
     """
-    masks = list(mask)
+    masks = list(mask) if isinstance(mask, Sequence) else []
+    if len(masks) != len(mask) or not all(m is None or isinstance(m, Tensor) for m in masks):
+        raise GradPivotError(f"the mask is a {type(mask).__name__}; pass a list with a tensor or None per parameter")
     if len(masks) != len(parameters):
         raise GradPivotError(f"there are {len(masks)} masks for {len(parameters)} parameters; pass one per parameter")
     for m, p in zip(masks, parameters, strict=True):
@@ -87,6 +109,9 @@ def trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor])
             raise GradPivotError(
                 "a mask must be sharded like its parameter: distribute_tensor(mask, p.device_mesh, p.placements)"
             )
+    numeric = [m for m in local(masks) if m is not None and m.dtype != torch.bool]
+    if parameters and anywhere(parameters, any(bool(((m != 0) & (m != 1)).any()) for m in numeric)):
+        raise GradPivotError("a mask has other numbers than 0 and 1; a mask only selects weights, such as mask > 0.5")
     return [m for m, p in zip(masks, parameters, strict=True) if p.requires_grad]
 
 

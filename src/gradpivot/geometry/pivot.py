@@ -25,9 +25,9 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-from gradpivot.errors import GradPivotError, NonFiniteError
+from gradpivot.errors import GradPivotError, NonFiniteError, number_or_nan
 from gradpivot.geometry.gramian import Gram
-from gradpivot.geometry.weighting import Weights
+from gradpivot.geometry.weighting import Weights, check_loss_weights
 
 __all__ = ["COLLINEAR", "Case", "PivotWeighting", "alone", "case_of", "check_gamma", "pivot_weights", "steered_weights"]
 
@@ -36,6 +36,9 @@ COLLINEAR = 1e-12
 
 Closer than that the Gram matrix has lost D to rounding (relative error 4e-4 at 1e-6 rad).
 """
+
+_VANISHING = 1e-290
+"""A squared norm below this counts as zero: f is shorter than 1e-145, and its inner products have lost their digits."""
 
 
 class Case(Enum):
@@ -66,10 +69,7 @@ def check_gamma(gamma: float) -> float:
     Raises:
         GradPivotError: if it is not.
     """
-    try:
-        value = math.nan if isinstance(gamma, str | bool) else float(gamma)
-    except (TypeError, ValueError):
-        value = math.nan
+    value = number_or_nan(gamma)
     if not 0 <= value <= 1:
         raise GradPivotError(f"gamma is {gamma}; the unlearning intensity lies between 0 (keep) and 1 (forget)")
     return value
@@ -86,14 +86,15 @@ def case_of(gram: Gram) -> Case:
     if not gram.is_finite:
         raise NonFiniteError(f"a gradient is not finite: ⟨f,f⟩={ff}, ⟨r,r⟩={rr}, ⟨f,r⟩={fr}")
     # Cauchy-Schwarz, with room for Gram matrices that were accumulated in float32.
-    if ff < 0 or rr < 0 or abs(fr) > math.sqrt(ff) * math.sqrt(rr) * (1 + 1e-5):
+    longest = math.sqrt(max(ff, _VANISHING)) * math.sqrt(max(rr, _VANISHING))
+    if ff < 0 or rr < 0 or abs(fr) > (1 + 1e-5) * longest:
         raise GradPivotError(
             f"⟨f,f⟩={ff}, ⟨r,r⟩={rr}, ⟨f,r⟩={fr} are not the inner products of two vectors; the order is ff, rr, fr"
         )
-    if ff == 0 or rr == 0:
-        if ff == rr:
-            return Case.FLAT
-        return Case.NOTHING_TO_FORGET if ff == 0 else Case.NOTHING_TO_RETAIN
+    if max(ff, rr) < _VANISHING:
+        return Case.FLAT
+    if min(ff, rr) < _VANISHING:
+        return Case.NOTHING_TO_FORGET if ff < rr else Case.NOTHING_TO_RETAIN
     cosine = gram.cosine
     if (1 - cosine) * (1 + cosine) <= COLLINEAR:
         return Case.PARALLEL if cosine > 0 else Case.OPPOSED
@@ -143,10 +144,12 @@ def pivot_weights(
 
     Raises:
         NonFiniteError: if a number is NaN or infinite.
-        GradPivotError: if γ is outside [0, 1] or the numbers are not a Gram matrix.
+        GradPivotError: if γ is outside [0, 1], a loss weight is negative or not finite, or the numbers are not a Gram
+            matrix.
     """
     gamma = check_gamma(gamma)
-    gram = Gram(float(ff), float(rr), float(fr))
+    check_loss_weights(forget_weight, retain_weight)
+    gram = Gram(number_or_nan(ff), number_or_nan(rr), number_or_nan(fr))
     if (answer := alone(gram, forget_weight, retain_weight)) is not None:
         return answer
     if case_of(gram) is Case.PARALLEL:
@@ -182,7 +185,7 @@ def steered_weights(gram: Gram, intensity: float) -> Weights:
         NonFiniteError: if a number is NaN or infinite.
         GradPivotError: if the intensity is outside [−1, 1] or the numbers are not a Gram matrix.
     """
-    if not -1 <= intensity <= 1:
+    if not -1 <= number_or_nan(intensity) <= 1:
         raise GradPivotError(f"the intensity is {intensity}; it must be between -1 (recover) and 1 (forget)")
     if (answer := alone(gram, float(intensity > 0), 1.0)) is not None:
         return answer
@@ -219,6 +222,7 @@ class PivotWeighting:
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
+        check_loss_weights(self.forget_weight, self.retain_weight)
 
     def __call__(self, gram: Gram, /) -> Weights:
         """:func:`pivot_weights` of the Gram matrix."""

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, number_or_nan
 from gradpivot.geometry.gramian import Gram
 
 __all__ = ["LossWeighted", "WeightedSum", "Weighting", "Weights", "check_loss_weights"]
@@ -82,5 +82,5 @@ def check_loss_weights(forget: float, retain: float) -> None:
         GradPivotError: if one is not.
     """
     for name, weight in (("forget", forget), ("retain", retain)):
-        if not (math.isfinite(weight) and weight >= 0):
-            raise GradPivotError(f"the {name} weight is {weight}; it must be finite and ≥ 0")
+        if not 0 <= number_or_nan(weight) < math.inf:
+            raise GradPivotError(f"the {name} weight is {weight!r}; it must be finite and ≥ 0")

@@ -33,8 +33,16 @@ def reinitialise(
         kept = {} if only is None else {
             name: value for name, value in model.state_dict().items() if name.rpartition(".")[0] not in only
         }  # fmt: skip
+        # A module is callable, too.
+        new = factory() if callable(factory) and not isinstance(factory, nn.Module) else None
+        if not isinstance(new, nn.Module):
+            kind = type(factory if new is None else new).__name__
+            raise GradPivotError(
+                f"the factory is or returns a {kind}; pass a function without arguments that returns a new "
+                f"torch.nn.Module"
+            )
         try:
-            model.load_state_dict({**factory().state_dict(), **kept})
+            model.load_state_dict({**new.state_dict(), **kept})
         except RuntimeError as error:
             first = str(error).splitlines()[-1].strip()
             raise GradPivotError(

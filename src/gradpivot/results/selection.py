@@ -64,6 +64,8 @@ def parse_conditions(text: str | Mapping[str, float], metrics: Sequence[str] | N
     """
     if isinstance(text, Mapping):
         return tuple(_from_pair(name, bound, metrics) for name, bound in text.items())
+    if not isinstance(text, str):
+        raise GradPivotError(f'the conditions are {text!r}; write "UA>=95, RA>=99" or {{"ua": 0.95, "ra": 0.99}}')
     conditions = []
     for part in re.split(r",|\band\b", text):
         match = _PATTERN.match(part)

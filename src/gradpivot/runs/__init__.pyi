@@ -1,4 +1,4 @@
-from .checks import check_fits as check_fits, check_run as check_run
+from .checks import check_fits as check_fits, check_run as check_run, check_scorable as check_scorable
 from .folder import (
     read_config as read_config,
     read_metrics as read_metrics,

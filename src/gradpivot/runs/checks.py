@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from gradpivot.data import ForgetSplit, Loader
 from gradpivot.errors import GradPivotError
@@ -21,7 +22,7 @@ from gradpivot.tasks import Objective, Task, check_per_sample, check_task
 if TYPE_CHECKING:
     from gradpivot.tasks import Predictions
 
-__all__ = ["check_fits", "check_run"]
+__all__ = ["check_fits", "check_run", "check_scorable"]
 
 
 def check_run(model: nn.Module, split: ForgetSplit, method: Method, task: Task, *, seed: int = 0) -> None:
@@ -37,16 +38,12 @@ def check_run(model: nn.Module, split: ForgetSplit, method: Method, task: Task, 
     Raises:
         GradPivotError: If an argument is invalid or does not fit the others.
     """
+    _check_types(model, split)
     _check_model(model)
     if not isinstance(method, Method):
         raise GradPivotError(f"the method is {method!r}; pass a method with its settings, such as CUP(gamma=0.5)")
     if not isinstance(seed, int):
         raise GradPivotError(f"the seed is {seed!r}; pass an integer")
-    if not isinstance(split, ForgetSplit):
-        raise GradPivotError(
-            f"the split is a {type(split).__name__}; name what to forget, for example "
-            f"ForgetSplit.by_class(train, test, 3)"
-        )
     check_task(task)
     check_fits(model, split, task)
     if method.is_dialled:
@@ -55,14 +52,33 @@ def check_run(model: nn.Module, split: ForgetSplit, method: Method, task: Task, 
         _check_statistics(model, split)
 
 
+def check_scorable(model: nn.Module, split: ForgetSplit, task: Task | None) -> None:
+    """Raise if a model cannot be scored; without a task only what holds for any scorer is checked."""
+    _check_types(model, split)
+    _check_materialised(model)
+    if task is not None:
+        check_task(task)
+        check_fits(model, split, task)
+
+
+def _check_types(model: Any, split: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise GradPivotError(f"the model is a {type(model).__name__}; pass a trained torch.nn.Module")
+    if not isinstance(split, ForgetSplit):
+        raise GradPivotError(
+            f"the split is a {type(split).__name__}; name what to forget, for example "
+            f"ForgetSplit.by_class(train, test, 3)"
+        )
+
+
 def check_fits(
     model: nn.Module, split: ForgetSplit, task: Task, *, called: str = "the model", advice: str = ""
 ) -> None:
-    """Raise if the model does not run on the data. Takes one forward pass over two retain samples.
+    """Raise if the model does not run on the data. Takes a forward pass over two samples of each set.
 
     Args:
         model: The model; its mode is restored.
-        split: Provides the training data.
+        split: Provides the training, test and validation data.
         task: Runs the model on a batch.
         called: What the error message calls the model.
         advice: Further advice for the error message.
@@ -80,27 +96,35 @@ def check_fits(
     weight = next(iter(model.parameters()), None)
     if weight is None:
         raise GradPivotError("the model has no parameters to unlearn")
-    with isolated(0), torch.no_grad(), evaluating(model):
-        try:
-            batch, samples = _probe_batch(split.retain_indices, model, split)
-            if (found := task.probe(model, batch)) is not None:
-                _check_predictions(task, found, samples)
-        except GradPivotError:
-            raise
-        except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            kinds = ", ".join(_describe(part) for part in _parts(sample))
-            raise GradPivotError(
-                f"{called} cannot be run on the data ({reason}); a sample is ({kinds}), and the weights are "
-                f"{_dtype_name(weight.dtype)}{advice and '; '}{advice}"
-            ) from error
+    _check_materialised(model)
+    # The test set is only scored after the run, when it is too late to find that the model does not take it.
+    sets = [("data", split.train, split.retain_indices), ("test data", split.test, split.test_indices)]
+    if split.validation is not None:
+        sets.append(("validation data", split.validation, np.arange(len(split.validation))))
+    for name, dataset, indices in sets:
+        with isolated(0), torch.no_grad(), evaluating(model):
+            try:
+                batch, samples = _probe_batch(dataset, indices, model)
+                if (found := task.probe(model, batch)) is not None:
+                    _check_predictions(task, found, samples)
+            except GradPivotError as error:
+                if dataset is split.train:
+                    raise
+                raise GradPivotError(f"{name}: {error}") from None
+            except Exception as error:
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                kinds = ", ".join(_describe(part) for part in _parts(dataset[int(indices[0])]))
+                raise GradPivotError(
+                    f"{called} cannot be run on the {name} ({reason}); a sample is ({kinds}), and the weights are "
+                    f"{_dtype_name(weight.dtype)}{advice and '; '}{advice}"
+                ) from error
 
 
-def _probe_batch(indices: np.ndarray, model: nn.Module, split: ForgetSplit) -> tuple[Any, int]:
+def _probe_batch(dataset: Any, indices: np.ndarray, model: nn.Module) -> tuple[Any, int]:
     """A batch of the first two samples, and its size: there may be only one."""
     two = indices[:2]
     device = next(model.parameters()).device
-    return next(Loader(split.train, device, seed=0).batches([two], epoch=0)), len(two)
+    return next(Loader(dataset, device, seed=0).batches([two], epoch=0)), len(two)
 
 
 def _check_predictions(task: Task, predictions: Predictions, samples: int) -> None:
@@ -125,7 +149,7 @@ def _check_degree(model: nn.Module, split: ForgetSplit, task: Task, *, uncertain
     objective = Objective("pre-flight", lambda outputs, _: outputs.mean(), None, lambda losses, _: losses.mean())
     what = f"the {'uncertainty' if uncertainty else 'degree'} from {type(task).__name__}.{measure.__name__}"
     with isolated(0), torch.no_grad(), evaluating(model):
-        batch, samples = _probe_batch(split.forget_indices, model, split)
+        batch, samples = _probe_batch(split.train, split.forget_indices, model)
         degree = measure(model, batch, objective).degree
     otherwise = ", or run without the dial (CUP: dial='angle', other methods: no gamma)"
     check_per_sample(what, degree, samples, share=uncertainty, otherwise=otherwise)
@@ -145,13 +169,24 @@ def _dtype_name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def _check_materialised(model: nn.Module) -> None:
+    """Raise if a weight or buffer has no numbers yet."""
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(tensor):
+            raise GradPivotError(f"the weight {name} is lazy and has no values yet; run the model on a batch first")
+        if tensor.is_meta:
+            raise GradPivotError(
+                f"the weight {name} is on the meta device and has no values; load them with "
+                f"model.to_empty(device='cpu') and load_state_dict(…)"
+            )
+
+
 def _check_model(model: nn.Module) -> None:
-    if not isinstance(model, nn.Module):
-        raise GradPivotError(f"the model is a {type(model).__name__}; pass a trained torch.nn.Module")
     if isinstance(model, nn.parallel.DistributedDataParallel):
         raise GradPivotError(
             "the model is wrapped in DistributedDataParallel; pass model.module, unlearn() reduces gradients itself"
         )
+    _check_materialised(model)
     for name, parameter in model.named_parameters():
         if is_sharded(parameter):
             raise GradPivotError(

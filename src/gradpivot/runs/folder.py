@@ -185,9 +185,12 @@ def read_run(folder: Path) -> Comparison:
 
 
 def _knob_of(settings: Mapping[str, Any]) -> str | None:
-    """The setting that traces the method's frontier; None if the method has none or cannot be loaded."""
-    from gradpivot.methods import make_method
+    """The setting that traces the method's frontier; None if it has none, or is the user's own and not imported yet."""
+    from gradpivot.methods import list_methods, make_method
 
+    # Looking at a run must not execute the module that it names.
+    if settings.get("method") not in list_methods():
+        return None
     try:
         return make_method(settings).active_knob
     except GradPivotError:

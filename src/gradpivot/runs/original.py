@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from gradpivot.errors import GradPivotError
 from gradpivot.loop import Loop, Progress
 from gradpivot.models import load_weights, save_weights
+from gradpivot.runs.checks import check_fits
 from gradpivot.runs.training import FitToAll
 from gradpivot.runtime import Replicas
 
@@ -55,7 +56,9 @@ def train_original(
     """
     if problem.original is not None:
         return problem.original().to(device).eval()
-    model = problem.model().to(device)
+    model = problem.model()
+    check_fits(model, split, problem.task)
+    model = model.to(device)
     # Train in one process: with BatchNorm in train mode, data-parallel training gives a different model.
     running = replace(
         problem.running, seed=seed, progress=progress, precision=precision, compile=compile, replicas=Replicas()

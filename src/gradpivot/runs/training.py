@@ -23,6 +23,7 @@ from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate import HeldOutScore, score_on_test
 from gradpivot.loop import Loop, Outcome, Progress, plain_batch_size
 from gradpivot.models import constants, structure
+from gradpivot.runs.checks import check_fits
 from gradpivot.runtime import environment
 
 if TYPE_CHECKING:
@@ -162,7 +163,9 @@ def train_model(
     recipe = recipe or problem.training
     task = problem.task
     split = data or everything(problem)
-    model = problem.model().to(device)
+    model = problem.model()
+    check_fits(model, split, task)
+    model = model.to(device)
     facts = {
         "problem": problem.name,
         "data": split.data_digest,

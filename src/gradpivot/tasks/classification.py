@@ -43,6 +43,11 @@ class Classification(UncertaintyTask):
         """Logits (n×k) and targets (n) of a batch."""
         inputs, targets = self.adapter(batch)
         logits = self.outputs(model, inputs)
+        if not logits.is_floating_point():
+            raise GradPivotError(
+                f"the model returns {str(logits.dtype).removeprefix('torch.')} numbers; classification needs logits in "
+                f"floating point, before any argmax"
+            )
         given = tuple(targets.shape)
         targets = targets.to(logits.device).long().reshape(-1)
         one_each = len(logits) == len(targets) == (*given, 1)[0]

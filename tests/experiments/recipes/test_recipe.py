@@ -262,3 +262,19 @@ def test_a_reference_is_retrained_or_left_out(tmp_path):
     file.write_text("extends: digits\nreference: maybe\n")
     with pytest.raises(GradPivotError, match="reference is 'maybe'; choose one of retrain, none"):
         load_recipe(file)
+
+
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        ("0-999999999", "the range '0-999999999' has more than 100,000 classes; write 3, or 3,5, or 0-4"),
+        ("9-1", "the range '9-1' goes down; write 3, or 3,5, or 0-4"),
+        ("a", "cannot read the classes 'a'; write 3, or 3,5, or 0-4"),
+        ("3-", "cannot read the classes '3-'"),
+        ("-3", "cannot read the classes '-3'"),
+    ],
+)
+def test_classes_that_cannot_be_read(classes, said):
+    with pytest.raises(GradPivotError) as error:
+        numbers_in(classes)
+    assert said in str(error.value)

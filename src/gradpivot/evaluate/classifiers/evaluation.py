@@ -165,8 +165,8 @@ def fixed_subset(indices: np.ndarray, count: int | None) -> np.ndarray:
     Raises:
         GradPivotError: If ``count`` is below 1.
     """
-    if count is not None and count < 1:
-        raise GradPivotError(f"retain_scored is {count}; it must be at least 1, or None for all retain samples")
+    if count is not None and not (isinstance(count, int | np.integer) and count >= 1):
+        raise GradPivotError(f"retain_scored is {count!r}; it must be at least 1, or None for all retain samples")
     if count is None or count >= len(indices):
         return indices
     return np.sort(shuffled(indices, 0, "scored")[:count])

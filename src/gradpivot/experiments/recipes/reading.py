@@ -20,7 +20,6 @@ all lists and ranges::
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -33,27 +32,37 @@ from gradpivot.experiments.recipes.spaces import number, space
 from gradpivot.methods import list_methods, method_class
 from gradpivot.runtime import import_path
 
-__all__ = ["load_recipe"]
+__all__ = ["OwnCodeError", "load_recipe"]
 
 _REFERENCES = ("retrain", "none")
 _PROTOCOL_KEYS = ("about", "base", "settings", "series")
 
 
-def load_recipe(name: str | Path) -> Recipe:
+class OwnCodeError(GradPivotError):
+    """A series cannot be checked without importing the modules that its recipe names."""
+
+
+def load_recipe(name: str | Path, *, imports: bool = True) -> Recipe:
     """Load and validate a built-in recipe or a file.
 
+    Args:
+        name: The recipe.
+        imports: Whether to import the modules that it names, which executes them. Running a recipe needs them, because
+            they register methods and objectives.
+
     Raises:
+        OwnCodeError: If a series cannot be checked without importing.
         GradPivotError: If the recipe is invalid; the message names the place and the allowed values.
     """
     content = recipe_content(name)
     label = Path(name).stem
     try:
-        return _recipe(label, content)
+        return _recipe(label, content, imports)
     except GradPivotError as error:
-        raise GradPivotError(f"recipe {name}: {error}") from None
+        raise type(error)(f"recipe {name}: {error}") from None
 
 
-def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
+def _recipe(name: str, content: Mapping[str, Any], imports: bool) -> Recipe:
     _only_keys(content, KEYS, "the recipe")
     if content.get("schema") != RECIPE_SCHEMA:
         raise GradPivotError(f"schema is {content.get('schema')!r}; this version reads {RECIPE_SCHEMA!r}")
@@ -66,18 +75,21 @@ def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
     reference = content.get("reference", "retrain")
     if reference not in _REFERENCES:
         raise GradPivotError(f"reference is {reference!r}; choose one of {', '.join(_REFERENCES)}")
-    _import_module_of(str(content["problem"]))
+    problem = str(content["problem"])
+    if imports:
+        _import_module_of(problem)
+    own = None if imports or ":" not in problem else problem
     protocols = _mapping(content["protocols"], "protocols")
     series = [
         found
         for label, protocol in protocols.items()
-        for found in _protocol(str(label), _mapping(protocol, f"protocol {label}"))
+        for found in _protocol(str(label), _mapping(protocol, f"protocol {label}"), imports, own)
     ]
     return Recipe(
         name=name,
         title=str(content.get("title", name)),
         about=" ".join(str(content.get("about", "")).split()),
-        problem=str(content["problem"]),
+        problem=problem,
         forget=_forget_specs(content["forget"]),
         seeds=seeds,
         series=tuple(series),
@@ -88,9 +100,10 @@ def _recipe(name: str, content: Mapping[str, Any]) -> Recipe:
 def _import_module_of(problem: str) -> None:
     """Import a user's problem first: its module may register methods and objectives that the recipe uses."""
     if ":" in problem:
-        # An import error is reported when the problem itself is loaded.
-        with contextlib.suppress(GradPivotError):
+        try:
             import_path(problem)
+        except GradPivotError as error:
+            raise GradPivotError(f"cannot load the problem {problem!r}: {error}") from None
 
 
 def _forget_specs(given: Any) -> tuple[ForgetSpec, ...]:
@@ -107,7 +120,7 @@ def _forget_specs(given: Any) -> tuple[ForgetSpec, ...]:
     return tuple(found)
 
 
-def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[SeriesSpec]:
+def _protocol(label: str, content: Mapping[str, Any], imports: bool, own: str | None) -> Iterable[SeriesSpec]:
     where = f"protocol {label}"
     _only_keys(content, _PROTOCOL_KEYS, where)
     base = content.get("base", label if label in ("paper", "clean") else "clean")
@@ -117,8 +130,17 @@ def _protocol(label: str, content: Mapping[str, Any]) -> Iterable[SeriesSpec]:
         raise GradPivotError(f"{where} has no series; add one such as CUP: {{method: cup, gamma: [0.3, 0.5]}}")
     for name, entry in series.items():
         try:
-            methods = space(str(base), shared, _mapping(entry, "a series"))
+            entry = _mapping(entry, "a series")
+            if not imports and ":" in (method := str(entry.get("method"))):
+                raise OwnCodeError(f"{method} is imported only when the recipe runs")
+            methods = space(str(base), shared, entry)
+        except OwnCodeError as error:
+            raise OwnCodeError(f"{where}, {name}: {error}") from None
         except GradPivotError as error:
+            if own is not None:
+                raise OwnCodeError(
+                    f"{where}, {name}: {error}; {own} may register it, but is imported only when the recipe runs"
+                ) from None
             raise GradPivotError(f"{where}, {name}: {error}") from None
         yield SeriesSpec(name=str(name), protocol=label, methods=methods)
     # Last, because loading a series may register a third-party method with more settings.

@@ -15,6 +15,7 @@ __all__ = ["ForgetSpec", "Recipe", "SeriesSpec", "filled", "numbers_in", "repeat
 RECIPE_SCHEMA = "gradpivot.recipe/1"
 _MAX_CLASSES = 100_000
 """Anything larger is a typo."""
+_FORM = "write 3, or 3,5, or 0-4"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,15 +190,16 @@ def numbers_in(text: Any) -> tuple[int, ...]:
     if isinstance(text, Sequence) and not isinstance(text, str):
         text = ",".join(map(str, text))
     found: list[int] = []
-    try:
-        for part in str(text).split(","):
-            first, dash, last = part.partition("-")
-            numbers = range(int(first), int(last) + 1) if dash else [int(first)]
-            if not 1 <= len(numbers) <= _MAX_CLASSES:
-                raise ValueError
-            found += numbers
-    except ValueError:
-        raise GradPivotError(f"cannot read the classes {text!r}; write 3, or 3,5, or 0-4") from None
+    for part in str(text).split(","):
+        first, dash, last = part.partition("-")
+        try:
+            low, high = int(first), int(last if dash else first)
+        except ValueError:
+            raise GradPivotError(f"cannot read the classes {text!r}; {_FORM}") from None
+        if not 0 <= high - low < _MAX_CLASSES:
+            size = f"has more than {_MAX_CLASSES:,} classes" if high > low else "goes down"
+            raise GradPivotError(f"the range {part.strip()!r} {size}; {_FORM}")
+        found += range(low, high + 1)
     return tuple(dict.fromkeys(found))
 
 

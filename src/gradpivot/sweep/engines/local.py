@@ -114,8 +114,9 @@ class LocalEngine:
         threads = {name: str(self._threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with its, self._log.open("ab") as log:
+            # -P: without the current folder on the path; a job's own module is found as in this process.
             process = subprocess.Popen(
-                [sys.executable, "-m", "gradpivot.sweep.engines.worker", str(its.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-m", "gradpivot.sweep.engines.worker", str(its.fileno()), str(os.getpid())],
                 env=os.environ | threads,
                 pass_fds=[its.fileno()],
                 stdin=subprocess.DEVNULL,

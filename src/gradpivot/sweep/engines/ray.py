@@ -70,7 +70,10 @@ class RayEngine:
 
     def submit(self, job: Job) -> None:
         """Submit the job to the cluster."""
-        self._running[self._task.remote(job, self._references(job), str(Path.cwd()))] = job
+        folder = str(Path.cwd())
+        # Searched here only if the problem is in it.
+        searched = folder if folder in sys.path else None
+        self._running[self._task.remote(job, self._references(job), searched)] = job
 
     def wait(self, seconds: float) -> list[JobOutcome]:
         """Jobs finished since the last call."""
@@ -120,13 +123,13 @@ class RayEngine:
             return JobOutcome(job=job, error=_lines(wrong)[-1], fatal=True)
 
 
-def _run_job(job: Job, weights: list[Any], folder: str) -> Answer:
+def _run_job(job: Job, weights: list[Any], folder: str | None) -> Answer:
     """The Ray task. ``weights`` is a list, so that Ray does not fetch the references before they are used."""
     import ray
 
     # Find the user's own modules in the driver's working directory, if this node has it.
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    if folder is not None and folder not in sys.path:
+        sys.path.append(folder)
     original, judge = (partial(ray.get, one) for one in (*weights, None, None)[:2])
     return perform(job, original, judge=judge)
 
