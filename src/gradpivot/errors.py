@@ -9,7 +9,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["GradPivotError", "NonFiniteError", "NotReachedWarning", "did_you_mean", "install_command"]
+__all__ = [
+    "GradPivotError", "NonFiniteError", "NotReachedWarning", "check_parallel", "did_you_mean", "install_command",
+]  # fmt: skip
+
+_MAX_PARALLEL = 1024
+"""More threads or processes than that crash the machine or torch; no machine here has as many cores."""
 
 
 class GradPivotError(ValueError):
@@ -22,6 +27,12 @@ class NonFiniteError(GradPivotError, FloatingPointError):
 
 class NotReachedWarning(UserWarning):
     """A run ended short of its degree or conditions; the text is that of :attr:`gradpivot.Result.missed`."""
+
+
+def check_parallel(name: str, count: int, least: int = 1) -> None:
+    """Raise unless a number of threads or processes is between ``least`` and 1,024."""
+    if not least <= count <= _MAX_PARALLEL:
+        raise GradPivotError(f"{name} is {count}; give {least} to {_MAX_PARALLEL:,}")
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = ".") -> str:
