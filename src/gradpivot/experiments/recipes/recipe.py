@@ -15,6 +15,8 @@ __all__ = ["ForgetSpec", "Recipe", "SeriesSpec", "filled", "numbers_in", "repeat
 RECIPE_SCHEMA = "gradpivot.recipe/1"
 _MAX_CLASSES = 100_000
 """Anything larger is a typo."""
+MAX_RUNS = 1_000_000
+"""Runs of a sweep, with originals and references: all of them are described in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +85,11 @@ class Recipe:
     reference: str = "retrain"
 
     def __post_init__(self) -> None:
+        if self.runs_with_references > MAX_RUNS:
+            raise GradPivotError(
+                f"the recipe has {self.runs_with_references:,} runs; at most {MAX_RUNS:,} fit a store: use fewer "
+                f"seeds, classes or settings"
+            )
         for target in repeated(str(target) for forgetting in self.forget for target in forgetting.targets):
             raise GradPivotError(f"forget has {target} twice; remove one")
         for series in self.series:
@@ -193,11 +200,12 @@ def numbers_in(text: Any) -> tuple[int, ...]:
         for part in str(text).split(","):
             first, dash, last = part.partition("-")
             numbers = range(int(first), int(last) + 1) if dash else [int(first)]
-            if not 1 <= len(numbers) <= _MAX_CLASSES:
+            if not 1 <= len(numbers) <= _MAX_CLASSES - len(found):
                 raise ValueError
             found += numbers
     except ValueError:
-        raise GradPivotError(f"cannot read the classes {text!r}; write 3, or 3,5, or 0-4") from None
+        shown = repr(text) if len(str(text)) <= 60 else f"{str(text)[:57]!r} …"
+        raise GradPivotError(f"cannot read the classes {shown}; write 3, or 3,5, or 0-4") from None
     return tuple(dict.fromkeys(found))
 
 
