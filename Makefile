@@ -46,8 +46,8 @@ numeric: $(VENV)/dev    ## Run the numerically sensitive tests as an old CPU wou
 
 # Runs until a round fails. Hypothesis keeps what failed in .hypothesis and tries it first in the next round.
 ROUNDS ?= 10
-fuzz: $(VENV)/dev       ## Run the property tests on new random examples, ROUNDS=10 times
-	for round in $$(seq $(ROUNDS)); do HYPOTHESIS_PROFILE=fuzz $(PYTEST) -m hypothesis || exit 1; done
+fuzz: $(VENV)/dev       ## Run the property tests on new random examples, ROUNDS=10 times; ONLY=FOLDER
+	for round in $$(seq $(ROUNDS)); do HYPOTHESIS_PROFILE=fuzz $(PYTEST) -m hypothesis $(ONLY) || exit 1; done
 
 lint: $(VENV)/dev       ## Style, types, and which layer may import which
 	$(BIN)/ruff check src tests benchmarks examples docs

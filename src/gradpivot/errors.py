@@ -9,9 +9,16 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
-__all__ = ["GradPivotError", "NonFiniteError", "NotReachedWarning", "did_you_mean", "install_command", "number_or_nan"]
+__all__ = [
+    "GradPivotError", "NonFiniteError", "NotReachedWarning", "check_parallel", "did_you_mean", "install_command",
+    "number_or_nan",
+]  # fmt: skip
+
+_MAX_PARALLEL = 1024
+"""More threads or processes than that crash the machine or torch; no machine here has as many cores."""
 
 
 class GradPivotError(ValueError):
@@ -24,6 +31,12 @@ class NonFiniteError(GradPivotError, FloatingPointError):
 
 class NotReachedWarning(UserWarning):
     """A run ended short of its degree or conditions; the text is that of :attr:`gradpivot.Result.missed`."""
+
+
+def check_parallel(name: str, count: object, least: int = 1) -> None:
+    """Raise unless a number of threads or processes is an integer between ``least`` and 1,024."""
+    if not isinstance(count, Integral) or not least <= int(count) <= _MAX_PARALLEL:
+        raise GradPivotError(f"{name} is {count!r}; give {least} to {_MAX_PARALLEL:,}")
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = ".") -> str:

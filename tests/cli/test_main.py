@@ -393,7 +393,7 @@ def test_divergence_is_told_and_has_a_status_of_its_own(unlearn, tmp_path, capsy
         (["cup", "--classes", "3", "--already-forgotten", "/no/such.json"], "there is no split file"),
         (["cup", "--classes", "3", "--problem", "digts"], "did you mean 'digits'"),
         (["cup", "--classes", "3", "--problem", "no.module:f"], "cannot load the problem"),
-        (["cup", "--classes", "3", "--threads", "0"], "give 1 or more"),
+        (["cup", "--classes", "3", "--threads", "0"], "give 1 to 1,024"),
         (["--config", "/no/such/file.yaml"], "cannot read the options file"),
     ],
 )

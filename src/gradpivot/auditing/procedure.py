@@ -72,8 +72,10 @@ class Shadows:
     watch: Any = None
 
     def __post_init__(self) -> None:
-        if self.count < 4:
-            raise GradPivotError(f"shadows is {self.count}; U-LiRA needs at least 4 worlds, 16 or more are useful")
+        if not 4 <= self.count <= 10_000:
+            raise GradPivotError(
+                f"shadows is {self.count}; U-LiRA needs at least 4 worlds, 16 or more are useful, and at most 10,000"
+            )
 
     def run(self, split: ForgetSplit, method: Method, seed: int) -> Worlds:
         """Train, unlearn and measure every world that the store does not have yet."""

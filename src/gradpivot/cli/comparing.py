@@ -53,8 +53,8 @@ def _(chosen: options.CompareOptions) -> int:
         say(exports.console(comparison), *([f"{len(files)} files are in {chosen.out}"] if files else []))
     if damaged:
         raise GradPivotError(
-            f"skipped damaged runs: {', '.join(damaged[:10])}{' …' if len(damaged) > 10 else ''}; the same "
-            f"sweep repeats them"
+            f"left out {len(damaged)} damaged runs: {', '.join(damaged[:10])}{' …' if len(damaged) > 10 else ''}; the "
+            f"same sweep repeats them"
         )
     return 0
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradpivot.cli.streams import escaped_json
 from gradpivot.cli.torchrun import is_first
 from gradpivot.evaluate import headline_metrics
 from gradpivot.runtime import LOG_SECONDS, LogLines, duration
@@ -264,7 +265,7 @@ def standing(state: State) -> str:
 
 def say_json(text: str) -> None:
     """Print JSON."""
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    sys.stdout.write(escaped_json(text if text.endswith("\n") else f"{text}\n"))
 
 
 def say_one(as_json: bool, text: str, *parts: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradpivot.cli.console import bar, wants_progress
 from gradpivot.cli.options.running import ProblemOptions, ProblemRun
 from gradpivot.cli.torchrun import is_first, launched
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, check_parallel
 from gradpivot.experiments import numbers_in
 
 if TYPE_CHECKING:
@@ -200,6 +200,5 @@ def set_threads(threads: int) -> None:
     """Set the number of torch threads."""
     import torch
 
-    if threads < 1:
-        raise GradPivotError(f"--threads is {threads}; give 1 or more")
+    check_parallel("--threads", threads)
     torch.set_num_threads(threads)

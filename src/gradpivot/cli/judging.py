@@ -125,8 +125,10 @@ def _key(model: nn.Module, classifier: nn.Module, judging: Judging, split: Forge
 
 def _read_scores(folder: Path, name: str, key: str) -> GenerationScores | None:
     """Read saved scores; None if they are missing, unreadable or have another key."""
+    from gradpivot.runtime import parse_json
+
     try:
-        saved = json.loads((folder / f"{name}.scores.json").read_text(encoding="utf-8"))
+        saved = parse_json((folder / f"{name}.scores.json").read_text(encoding="utf-8"))
         found = GenerationScores.from_dict(saved["scores"]) if saved["key"] == key else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gradpivot import __version__
+from gradpivot.cli.streams import prepare_streams
 from gradpivot.cli.torchrun import is_first, launched, let_others_speak, may_speak
 from gradpivot.errors import GradPivotError
 
@@ -27,6 +28,7 @@ def main(words: Sequence[str] | None = None) -> int:
         0 on success, 1 for an error, 2 for a usage error, 3 for a diverged run, 4 for one that ended short of
         its degree or conditions, 130 after Ctrl-C.
     """
+    prepare_streams()
     try:
         return _run(list(sys.argv[1:] if words is None else words))
     finally:

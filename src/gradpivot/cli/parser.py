@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Annotated, Any, TypeGuard, Union
 
 import tyro
-import yaml
 
 from gradpivot.cli import options
 from gradpivot.cli.help import command_help, main_help, nested_help, shown_options
 from gradpivot.cli.paths import refuse_empty_paths, with_home
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.methods import list_methods, method_class
-from gradpivot.runtime import import_path
+from gradpivot.runtime import import_path, parse_yaml
 
 __all__ = ["parse", "print_completion"]
 
@@ -347,13 +346,13 @@ def _read_file(path: str | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        content = parse_yaml(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise GradPivotError(f"cannot read the options file {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise GradPivotError(f"the options file {path} is not text in UTF-8") from None
-    except yaml.YAMLError as error:
-        raise GradPivotError(f"the options file {path} is not YAML: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        raise GradPivotError(f"the options file {path} is not YAML: {error}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):

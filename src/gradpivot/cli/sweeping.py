@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradpivot.cli.console import standing, watched_sweep
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.options.sweeps import CompareOptions, SweepOptions
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, check_parallel
 from gradpivot.experiments import ForgetSpec, Recipe, load_recipe, numbers_in
 from gradpivot.results import Record
 from gradpivot.sweep import Failure, Resources, State, Store, Sweep, cells_of, start_engine
@@ -29,8 +29,8 @@ def sweep(chosen: SweepOptions) -> tuple[State, list[Failure]]:
         KeyboardInterrupt: After Ctrl-C or SIGTERM; finished runs are kept.
     """
     recipe = asked_for(chosen)
-    if chosen.threads < 1:
-        raise GradPivotError(f"--threads is {chosen.threads}; give 1 or more")
+    check_parallel("--threads", chosen.threads)
+    check_parallel("--jobs", 1 if chosen.jobs is None else chosen.jobs)
     with terminating():
         store = Store(chosen.store, create=True)
         try:
@@ -64,7 +64,7 @@ class Finished(NamedTuple):
     Attributes:
         records: The selected runs.
         notes: Notes for readers: failed runs, separated settings.
-        damaged: Names of damaged files.
+        damaged: Names of damaged files, with what is wrong.
     """
 
     records: list[Record]
@@ -95,7 +95,7 @@ def finished_runs(chosen: CompareOptions) -> Finished:
             f"{chosen.store} has no finished run to compare; run 'gradpivot sweep' first, or select other methods"
         )
     notes += _describe_failures(store.failures())
-    return Finished(records, notes, [path.name for path in store.damaged])
+    return Finished(records, notes, [f"{path.name} ({why})" for path, why in store.damaged.items()])
 
 
 def _separate_settings(records: list[Record]) -> tuple[list[Record], list[str]]:

@@ -114,7 +114,7 @@ def _(chosen: options.RerunOptions) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         out = chosen.out or Path(scratch) / "run"
         file = Path(scratch) / "config.yaml"
-        file.write_text(json.dumps(config), encoding="utf-8")
+        file.write_text(json.dumps(config, default=str), encoding="utf-8")
         words = ["unlearn", "--config", str(file), "--out", str(out)]
         words += ["--weights", str(chosen.folder / "original.safetensors")]
         if (chosen.folder / KEPT).exists():
@@ -241,7 +241,12 @@ def _run_options(chosen: options.ProblemRun, device: str) -> dict[str, Any]:
 
 def _saved_indices(folder: Path, scratch: Path, name: str = "forget_indices") -> Path:
     """Write a run's indices to a new file; the original file may be gone."""
-    saved = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+    from gradpivot.runtime import parse_json
+
+    try:
+        indices = [int(index) for index in parse_json((folder / "split.json").read_text(encoding="utf-8"))[name]]
+    except (ValueError, LookupError, TypeError) as error:
+        raise GradPivotError(f"{folder}/split.json is damaged ({error}); repeat the run") from None
     path = scratch / f"{name}.txt"
-    path.write_text("\n".join(map(str, saved[name])), encoding="utf-8")
+    path.write_text("\n".join(map(str, indices)), encoding="utf-8")
     return path

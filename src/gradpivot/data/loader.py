@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, default_collate
 
 from gradpivot.data.augmentation import Augmentation, check_augmentable
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, check_parallel
 from gradpivot.runtime import derive, isolated, reseed
 
 __all__ = ["Collate", "Collated", "Loader"]
@@ -56,8 +56,7 @@ class Loader:
         self._dataset = dataset
         self._device = device
         self._seed = seed
-        if not isinstance(workers, int | np.integer) or workers < 0:
-            raise GradPivotError(f"workers is {workers!r}; it must be an integer, 0 or more")
+        check_parallel("workers", workers, least=0)
         self._workers = workers
         tensors = _tensors_of(dataset)
         self._resident = None if tensors is None else tuple(tensor.to(device) for tensor in tensors)

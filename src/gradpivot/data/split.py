@@ -23,7 +23,7 @@ from gradpivot.data.identifiers import find_records
 from gradpivot.data.labels import Target, default_target, labels_of, sample_at
 from gradpivot.data.loader import Collate, Collated
 from gradpivot.errors import GradPivotError, number_or_nan
-from gradpivot.runtime import derive, isolated, write_text
+from gradpivot.runtime import derive, isolated, parse_json, write_text
 
 __all__ = ["ForgetSplit"]
 
@@ -298,23 +298,25 @@ class ForgetSplit:
             GradPivotError: if the file is missing, damaged or was made from other data.
         """
         try:
-            saved = json.loads(Path(path).read_text(encoding="utf-8"))
+            saved = parse_json(Path(path).read_text(encoding="utf-8"))
             if saved["schema"] != SPLIT_SCHEMA:
                 raise ValueError(f"schema {saved['schema']!r}")
             indices = np.asarray(saved["forget_indices"], dtype=np.int64)
-            facts = {"kind": saved["kind"], "classes": tuple(saved["classes"]), "seed": saved["seed"]}
+            facts = {"kind": str(saved["kind"]), "classes": tuple(map(int, saved["classes"])), "seed": saved["seed"]}
             facts["already_forgotten"] = np.asarray(saved.get("already_forgotten", ()), dtype=np.int64)
-            expected, source = saved["hash"], saved["validation"]
+            expected, source, data = saved["hash"], saved["validation"], str(saved["data"])
+            if indices.ndim != 1 or facts["already_forgotten"].ndim != 1 or not isinstance(saved["seed"], int | None):
+                raise ValueError("its indices are lists of integers, and its seed is an integer or null")
         except FileNotFoundError:
             raise GradPivotError(f"there is no split file {path}") from None
         except OSError as error:
             raise GradPivotError(f"cannot read the split file {path}: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise GradPivotError(f"{path} is damaged or not a split file ({error}); save the split again") from None
         train, options = _prepared(train, test, options)
         options |= facts
-        if saved["data"].startswith("id:"):
-            options.setdefault("data_id", saved["data"].removeprefix("id:"))
+        if data.startswith("id:"):
+            options.setdefault("data_id", data.removeprefix("id:"))
         split = cls._with(train, test, indices, **options)
         if source == "half of test":
             split = split.with_validation()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.scorer import Scorer
+from gradpivot.runtime import Number, checked
 
 if TYPE_CHECKING:
     from torch import nn
@@ -75,7 +76,8 @@ class LossScores:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LossScores:
         """Inverse of :meth:`to_dict`."""
-        return cls(**values)
+        kinds = {"forget_loss": Number | None, "retain_loss": Number | None, "n_forget": int, "n_retain": int}
+        return cls(**checked(values, **kinds))
 
     def __str__(self) -> str:
         if self.forget_loss is None or self.retain_loss is None:

@@ -21,6 +21,7 @@ from gradpivot.evaluate.metrics.registry import (
     scored_metrics,
     standing_metrics,
 )
+from gradpivot.runtime import Number, checked, is_number
 
 __all__ = ["Scored", "Scores", "wilson_interval"]
 
@@ -147,15 +148,18 @@ class Scores:
         """Inverse of :meth:`to_dict`. Unregistered metrics are kept; an MIA of unknown accuracy counts as determined.
 
         Raises:
-            ValueError: If a fraction is not a number in [0, 1].
+            ValueError: If a value is missing or of another type, or a fraction is not in [0, 1].
         """
+        optional = {name: kind for name, kind in _OPTIONAL.items() if name in values}
+        checked(values, **dict.fromkeys(_shares(), Number), **_REQUIRED, **optional)
         for name in _shares():
-            share = values[name]
-            if not isinstance(share, (int, float)) or not 0 <= share <= 1:
-                raise ValueError(f"{name} is {share!r}; it must be between 0 and 1")
+            if not 0 <= values[name] <= 1:
+                raise ValueError(f"{name} is {values[name]!r}; it must be between 0 and 1")
         if values.keys() == set(_names()):
             return cls(**values)
-        return cls.from_measurements({name: v for name, v in values.items() if isinstance(v, (int, float))})
+        return cls.from_measurements(
+            {name: v for name, v in values.items() if is_number(v) or (v is None and name in optional)}
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able dictionary, fractions throughout."""
@@ -177,6 +181,10 @@ class Scores:
         if part is None:
             raise GradPivotError(f"{metric} is not a fraction of a set, so it has no Wilson interval")
         return wilson_interval(float(getattr(self, metric)), getattr(self, f"n_{part}"))
+
+
+_REQUIRED = {"mia_svc_determined": bool, "n_forget": int, "n_retain": int, "n_test": int}
+_OPTIONAL = {"mia_accuracy": Number | None, "mia_determined": bool}
 
 
 def _described(metric: Metric, known: Mapping[str, Any]) -> str:

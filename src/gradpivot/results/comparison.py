@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from gradpivot.errors import GradPivotError
 from gradpivot.results._json import select
 from gradpivot.results.frontier import Frontier, Point, compared_metrics, determined_metrics
+from gradpivot.runtime import parse_json
 
 __all__ = ["COMPARISON_SCHEMA", "Comparison"]
 
@@ -90,7 +90,7 @@ class Comparison:
             GradPivotError: If the file is missing, truncated or not a results file.
         """
         try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+            return cls.from_dict(parse_json(Path(path).read_text(encoding="utf-8")))
         except FileNotFoundError:
             raise GradPivotError(f"there is no file {path}; run 'gradpivot demo' to create one") from None
         except GradPivotError:

@@ -19,6 +19,7 @@ from gradpivot.evaluate import (  # fmt: skip
 from gradpivot.results._json import plain, select
 from gradpivot.results.pareto import distance, hypervolume, nondominated
 from gradpivot.results.selection import check_metric, parse_conditions
+from gradpivot.runtime import Number, checked
 
 __all__ = ["Frontier", "Point", "compared_metrics", "determined_metrics", "read_scores", "varying"]
 
@@ -64,7 +65,16 @@ class Point:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Point:
-        """Inverse of :meth:`to_dict`."""
+        """Inverse of :meth:`to_dict`.
+
+        Raises:
+            ValueError, KeyError, TypeError: If a value is missing, of another type or out of range.
+        """
+        checked(values, label=str, settings=Mapping, scores=Mapping, knob=Number | None, seconds=Number,
+                diverged=Mapping | None, history=Mapping)  # fmt: skip
+        if values["diverged"] is not None:
+            checked(values["diverged"], step=int, reason=str)
+        checked(values["history"], **dict.fromkeys(values["history"], list))
         knob = values["knob"]
         return cls(
             **{name: values[name] for name in ("label", "settings", "diverged", "history")},

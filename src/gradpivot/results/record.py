@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import Pictures
 from gradpivot.results._json import select
 from gradpivot.results.frontier import Point
+from gradpivot.runtime import checked, describe_error
 
 __all__ = ["RECORD_SCHEMA", "Record", "Role"]
 
 RECORD_SCHEMA = "gradpivot.record/1"
-_READ_APART = ("point", "pictures", "margins")
+_TYPES = {
+    **dict.fromkeys(("key", "problem", "kind", "forget", "role", "protocol", "series", "method"), str),
+    "seed": int, "provenance": Mapping,
+}  # fmt: skip
 
 Role = Literal["original", "retrained", "run"]
 """The original model, the model retrained without the forget set, or a run of a method."""
@@ -72,16 +76,30 @@ class Record:
         """Inverse of :meth:`to_dict`.
 
         Raises:
-            GradPivotError: If the schema is unknown.
-            ValueError, KeyError, TypeError: If a value is missing or out of range.
+            GradPivotError: If the schema is unknown, or a value is missing, of another type or out of range.
         """
-        if (schema := values.get("schema")) != RECORD_SCHEMA:
-            raise GradPivotError(f"a record has the schema {schema!r}; this version reads {RECORD_SCHEMA!r}")
-        known = {name: values[name] for name in cls.__dataclass_fields__ if name not in _READ_APART}
-        drawn = values.get("pictures")
-        pictures = Pictures.from_dict(drawn) if drawn else None
-        return cls(**known, point=Point.from_dict(values["point"]), pictures=pictures, margins=values.get("margins"))
+        try:
+            if (schema := checked(values, schema=str)["schema"]) != RECORD_SCHEMA:
+                raise ValueError(f"it has the schema {schema!r}; this version reads {RECORD_SCHEMA!r}")
+            if checked(values, **_TYPES)["role"] not in get_args(Role):
+                raise ValueError(f"role is {values['role']!r}; it must be one of {', '.join(get_args(Role))}")
+            _check_provenance(values["provenance"])
+            drawn, margins = values.get("pictures"), values.get("margins")
+            return cls(
+                **{name: values[name] for name in _TYPES},
+                point=Point.from_dict(checked(values, point=Mapping)["point"]),
+                pictures=Pictures.from_dict(drawn) if drawn else None,
+                margins=None if margins is None else [float(margin) for margin in margins],
+            )
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            raise GradPivotError(f"not a sound record of a run: {describe_error(error)}") from None
 
     def without_history(self) -> Record:
         """The record without telemetry, which tables and frontiers do not need."""
         return replace(self, point=replace(self.point, history={}))
+
+
+def _check_provenance(values: Mapping[str, Any]) -> None:
+    """Check what readers use: the name of the setting, and the cell's forget set."""
+    checked({"setting_key": "", **values}, setting_key=str)
+    checked(checked({"cell": {"target": {}}, **values}, cell=Mapping)["cell"], target=Mapping)

@@ -111,7 +111,7 @@ def _from_pair(name: str, bound: float, metrics: Sequence[str] | None) -> Condit
     comparison = ">=" if find_metric(known).is_higher else "<="
     try:
         return _checked(known, comparison, float(bound))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, GradPivotError):
             raise
         raise GradPivotError(

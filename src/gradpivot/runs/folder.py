@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from gradpivot.errors import GradPivotError
-from gradpivot.runtime import replacing, write_text
+from gradpivot.runtime import describe_error, parse_json, parse_yaml, replacing, write_text
 
 if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
@@ -43,7 +43,7 @@ def refuse_used(folder: Path, overwrite: bool) -> None:
 def _shortfall(folder: Path) -> str:
     """What a finished run missed, in brackets; empty if nothing, or if its file cannot be read."""
     try:
-        missed = json.loads((folder / "metrics.json").read_text(encoding="utf-8")).get("missed")
+        missed = parse_json((folder / "metrics.json").read_text(encoding="utf-8")).get("missed")
     except (OSError, ValueError, AttributeError):
         return ""
     return f" ({missed})" if missed else ""
@@ -118,10 +118,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         GradPivotError: If it is not a run folder.
     """
     try:
-        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        config = parse_yaml((folder / "config.yaml").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise GradPivotError(f"{folder} is not a run folder: it has no config.yaml") from None
-    except yaml.YAMLError as error:
+    except ValueError as error:
         raise GradPivotError(f"{folder}/config.yaml is damaged ({error})") from None
     if not isinstance(config, dict):
         raise GradPivotError(f"{folder}/config.yaml is damaged: it contains no settings")
@@ -135,7 +135,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
         GradPivotError: If the file is missing or damaged, or has no scores.
     """
     try:
-        metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        metrics: dict[str, Any] = parse_json((folder / "metrics.json").read_text(encoding="utf-8"))
         if metrics["schema"] == TRAINING_SCHEMA:
             raise GradPivotError(
                 f"{folder} is a training run; repeat it with gradpivot train --config {folder}/config.yaml --out FOLDER"
@@ -154,11 +154,20 @@ def read_run(folder: Path) -> Comparison:
     """Read a run folder as a comparison of the new model with the original.
 
     Raises:
-        GradPivotError: If it is not the folder of a finished run.
+        GradPivotError: If it is not the folder of a finished run, or is damaged.
     """
+    metrics, config = read_metrics(folder), read_config(folder)
+    try:
+        return _comparison(folder, metrics, config)
+    except GradPivotError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, csv.Error) as error:
+        raise GradPivotError(f"the run in {folder} is damaged ({describe_error(error)}); repeat it") from None
+
+
+def _comparison(folder: Path, metrics: Mapping[str, Any], config: Mapping[str, Any]) -> Comparison:
     from gradpivot.results import Comparison, Frontier, Point, read_scores
 
-    metrics, config = read_metrics(folder), read_config(folder)
     split, label = metrics["provenance"]["split"], metrics["label"]
     settings = metrics["provenance"].get("method", {"method": config["method"]})
     knob = _knob_of(settings)

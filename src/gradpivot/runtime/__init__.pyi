@@ -6,6 +6,13 @@ from .importing import (
 )
 from .modes import evaluating as evaluating
 from .parallel import Gradient as Gradient, Part as Part, Replicas as Replicas, Side as Side
+from .parsing import (
+    Number as Number,
+    checked as checked,
+    is_number as is_number,
+    parse_json as parse_json,
+    parse_yaml as parse_yaml,
+)
 from .progress import (
     LOG_SECONDS as LOG_SECONDS,
     LogLines as LogLines,

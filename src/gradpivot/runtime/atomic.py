@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,18 +15,17 @@ __all__ = ["replacing", "write_text"]
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path that replaces ``path`` when the block succeeds.
 
-    On any error, including a full disk or an interrupt, the old file is unchanged.
+    On any error, including a full disk or an interrupt, the old file is unchanged. The umask decides who may read it.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    # Not tempfile: its files are 0600, and the umask cannot be read without changing it for all threads.
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    temporary.touch(exist_ok=False)
     try:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o644)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

@@ -139,7 +139,7 @@ class Runs:
     @property
     def damaged(self) -> list[Path]:
         """Records that could not be read, whose runs were repeated."""
-        return self._records.damaged
+        return list(self._records.damaged)
 
     def point(self, prepared: Prepared, *, keep_model: bool = False) -> Point:
         """The run's point, from its record or by running it; ``keep_model`` saves the weights for :meth:`result`."""

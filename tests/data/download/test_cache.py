@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import threading
@@ -203,3 +204,16 @@ def test_content_is_checked_as_it_was_read(filled, monkeypatch):
     filled.write_bytes(filled.read_bytes()[:-1] + b"?")
     with pytest.raises(GradPivotError, match=re.escape(DAMAGED)):
         cached_content("cifar10")
+
+
+def test_a_cache_whose_manifest_was_changed_with_it_is_compared_with_the_catalogue(filled):
+    load_cifar10()
+    content = filled.read_bytes()
+    other = content[:-1] + bytes([content[-1] ^ 1])
+    filled.write_bytes(other)
+    manifest = filled.parent / "manifest.json"
+    told = json.loads(manifest.read_text()) | {"sha256": hashlib.sha256(other).hexdigest()}
+    manifest.write_text(json.dumps(told))
+    with pytest.raises(GradPivotError, match=r"is not the official file.*gradpivot data get cifar10"):
+        load_cifar10()
+    assert state_of("cifar10") == "here"  # which looks at sizes only

@@ -34,3 +34,8 @@ def test_names():
     assert str(Package("pip", "name", "1.0")) == "pip package name==1.0"
     with pytest.raises(GradPivotError, match=r"there is no dataset 'x'\. Choose from cifar10, mnist,"):
         entry("x")
+
+
+def test_what_comes_without_encryption_has_a_sha_256():
+    plain = [one for known in ENTRIES.values() for one in known.official if not one.url.startswith("https://")]
+    assert {one.digest.partition(":")[0] for one in plain} <= {"sha256"}

@@ -31,7 +31,7 @@ def test_damaged_records_are_named_and_not_trusted(tmp_path, damage):
     else:
         path.write_text("")
     assert records.get(path.stem) is None
-    assert records.damaged == [path]
+    assert list(records.damaged) == [path]
     records.put(path.stem, {"x": 3})
     assert records.get(path.stem) == {"x": 3}
     assert json.loads(path.read_text())["key"] == path.stem

@@ -71,7 +71,9 @@ def test_damaged_records_are_named_not_read_and_can_be_replaced(store, how):
     assert fresh.done([one.key, other.key]) == {other.key: False}
     assert fresh.records() == [other]
     assert path in fresh.damaged
-    assert Store(store.folder).check() == (1, [path.name])
+    sound, (damaged,) = Store(store.folder).check()
+    assert sound == 1
+    assert damaged.startswith(f"{path.name} (")
     fresh.put(one)
     assert fresh.get(one.key) == one
     assert len(fresh.records()) == 2
@@ -101,13 +103,14 @@ def drop(path: Path) -> None:
         Path(f"{path}{ending}").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("how", ["deleted", "garbage", "page", "text", "empty", "older tables"])
-def test_the_index_is_rebuilt_from_the_files(tmp_path, how):
+@pytest.mark.parametrize("how", ["deleted", "garbage", "page", "text", "empty", "rows of an older version"])
+def test_the_index_can_be_lost(tmp_path, how):
     first = Store(tmp_path / "s", create=True)
-    for number in range(60):
+    for number in range(3):
         first.put(finished_run(number))
+    first.claim((digest_of(number) for number in range(300)), 300)
     before = first.records()
-    first.close()
+    first._index.close()
     index = tmp_path / "s" / "index.sqlite"
     if how == "deleted":
         drop(index)
@@ -124,22 +127,42 @@ def test_the_index_is_rebuilt_from_the_files(tmp_path, how):
         index.write_bytes(b"")
     else:
         drop(index)
-        sqlite3.connect(index).execute("CREATE TABLE records (other TEXT)").connection.close()
+        sqlite3.connect(index).execute("CREATE TABLE records (key TEXT, row TEXT)").connection.close()
     again = Store(tmp_path / "s")
-    if how == "older tables":
-        with pytest.raises(GradPivotError, match="delete it, and it will be rebuilt"):
-            again.records()
-        return
     assert again.records() == before
     assert again.claim(["a"], 1) == ["a"]
     again.close()
 
 
+def test_only_the_files_are_results(store):
+    """Rows that claim to be runs, as an index of an older version has them, are not read and not exported."""
+    store.put(finished_run(1))
+    rows = store._index._connection
+    rows.execute("CREATE TABLE records (key TEXT PRIMARY KEY, size INTEGER, modified INTEGER, row TEXT)")
+    size, modified = (stat := file_of(store, finished_run(1)).stat()).st_size, stat.st_mtime_ns
+    forged = json.dumps(finished_run(1, ua=1.0).to_dict())
+    rows.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (finished_run(1).key, size, modified, forged))
+    again = Store(store.folder)
+    assert again.records() == [finished_run(1)]
+    again.export(store.folder / "out.jsonl")
+    assert '"ua": 0.8' in (store.folder / "out.jsonl").read_text()
+    assert again.check() == (1, [])
+
+
+def test_a_claim_or_failure_that_makes_no_sense_is_no_claim(store):
+    rows = store._index._connection
+    rows.execute("INSERT INTO leases VALUES ('a', 7, x'00', 'x', 'y', 'z')")
+    rows.execute("INSERT INTO failures VALUES (1, 2, 3, 4)")
+    assert store.claimed_elsewhere() == 0
+    assert store.claim(["a"], 1) == ["a"]
+    assert store.failures() == [("1", "2", "3")]
+
+
 def test_damage_while_it_is_open_is_one_line(store, monkeypatch):
     store._index._connection.execute("DROP TABLE leases")
-    with pytest.raises(GradPivotError, match="delete it, and it will be rebuilt"):
+    with pytest.raises(GradPivotError, match="delete it, the runs are safe"):
         store.claim(["a"], 1)
-    with pytest.raises(GradPivotError, match="delete it, and it will be rebuilt"):
+    with pytest.raises(GradPivotError, match="delete it, the runs are safe"):
         store.claimed_elsewhere()
     store._index._connection.executescript(leases.TABLE)
 
@@ -227,10 +250,10 @@ def test_originals_are_checked(store):
     assert not store.has_original("k")
     store.put_original("k", b"weights")
     assert store.has_original("k")
-    assert store.damaged == []
+    assert not store.damaged
     store.original_path("k").write_bytes(b"weightz")
     assert not store.has_original("k")
-    assert store.damaged == [store.original_path("k")]
+    assert store.damaged == {store.original_path("k"): "wrong checksum"}
     assert store.check()[0] == 0
     store.put_original("k", b"weights")
     assert store.has_original("k")
@@ -330,7 +353,7 @@ def test_an_original_without_or_with_a_damaged_seal_is_not_trusted(store):
     seal.write_bytes(b"\xff\xfe")
     assert not store.has_original("ab")
     seal.unlink()
-    assert "ab.safetensors" in store.check()[1]
+    assert "ab.safetensors (no checksum)" in store.check()[1]
 
 
 def test_failures_are_kept_until_the_run_is_done(store):

@@ -22,11 +22,11 @@ from filelock import FileLock, Timeout
 
 from gradpivot.data.download.catalogue import Entry, entry
 from gradpivot.errors import GradPivotError
-from gradpivot.runtime import write_text
+from gradpivot.runtime import parse_json, write_text
 
 __all__ = [
-    "Manifest", "State", "cached_content", "cached_file", "data_folder", "digest_of", "locked", "read_manifest",
-    "state_of", "write_manifest",
+    "Manifest", "State", "cached_content", "cached_file", "data_folder", "digest_of", "identity_of", "locked",
+    "read_manifest", "state_of", "write_manifest",
 ]  # fmt: skip
 
 MANIFEST_SCHEMA = "gradpivot.data/1"
@@ -72,7 +72,7 @@ def cached_file(name: str) -> Path:
     """Path of an entry's file after verifying its size and SHA-256.
 
     The SHA-256 (0.1 s for CIFAR-10) is computed once per process unless the file changes. Weights must match the
-    digest in the catalogue, because loading some of them can run code.
+    digest in the catalogue, because loading some of them can run code; images are compared with it when they are read.
 
     Args:
         name: An entry of the catalogue.
@@ -121,7 +121,7 @@ def state_of(name: str) -> State:
 def read_manifest(name: str) -> Manifest | None:
     """The manifest of an entry; None if it is missing or invalid."""
     try:
-        content = json.loads((data_folder() / name / _MANIFEST).read_text(encoding="utf-8"))
+        content = parse_json((data_folder() / name / _MANIFEST).read_text(encoding="utf-8"))
         manifest = Manifest(**content)
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
         return None
@@ -180,9 +180,14 @@ def locked(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator
         lock.release()
 
 
-def _digest_once(path: Path) -> str:
+def identity_of(path: Path) -> tuple[Any, ...]:
+    """Path, size, times and inode: equal as long as nobody writes to the file."""
     facts = path.stat()
-    key = (path, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+    return path, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino
+
+
+def _digest_once(path: Path) -> str:
+    key = identity_of(path)
     if key not in _digests:
         _digests[key] = digest_of(path, "sha256")
     return _digests[key]

@@ -107,9 +107,10 @@ _IDX_SIZES = {
     "t10k-images-idx3-ubyte": 7_840_016,
     "t10k-labels-idx1-ubyte": 10_008,
 }
+# The authors publish no digest; TensorFlow Datasets and torchvision agree on these.
 _MAT_DIGESTS = {
-    "train_32x32.mat": "md5:e26dedcc434d2e4c54c9b2d4a06d8373",
-    "test_32x32.mat": "md5:eb5a983be6a315427106f1b164d9cef3",
+    "train_32x32.mat": "sha256:435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+    "test_32x32.mat": "sha256:cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
 }
 _MAT_LIMITS = {"train_32x32.mat": 250 * _MB, "test_32x32.mat": 100 * _MB}
 
@@ -203,7 +204,8 @@ _ALL = (
     ),
     _idx_entry(
         "fashion-mnist",
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        # The authors' repository; their S3 website has no https.
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
         title="70,000 images of clothes, 28×28",
         plain="""c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888
         bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9
@@ -224,6 +226,7 @@ _ALL = (
         limits=_MAT_LIMITS,
         licence="for non-commercial use only",
         citation="Y. Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning, 2011",
+        # The host is not known to serve https; the SHA-256 tells a changed file.
         official=tuple(
             Download(f"http://ufldl.stanford.edu/housenumbers/{file}", digest, _MAT_LIMITS[file])
             for file, digest in _MAT_DIGESTS.items()

@@ -34,7 +34,7 @@ def load_cifar10() -> tuple[TensorDataset, TensorDataset]:
     Raises:
         GradPivotError: if it is damaged or not in the cache; get it with 'gradpivot data get cifar10'.
     """
-    return load_images("cifar10")
+    return load_images("cifar10", official_files)
 
 
 def decode(found: Mapping[str, bytes]) -> Arrays | None:

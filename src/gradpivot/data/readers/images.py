@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradpivot.data.download.cache import cached_file
+from gradpivot.data.download.cache import cached_file, identity_of
 from gradpivot.data.download.catalogue import Entry, ImageFiles, entry
 from gradpivot.errors import GradPivotError
 from gradpivot.runtime import replacing
@@ -23,20 +23,33 @@ __all__ = ["Arrays", "check_digest", "check_form", "load_images", "read_arrays",
 
 Arrays = dict[str, np.ndarray]
 """train_images, train_labels, test_images, test_labels; images N×C×H×W in uint8, labels in int64."""
+Official = Callable[[Arrays], Iterator[tuple[str, bytes]]]
+"""Writes the arrays as the official files."""
+_verified: set[tuple[Any, ...]] = set()
+"""Files whose content is the official one, by path, size and times."""
 
 
-def load_images(name: str) -> tuple[TensorDataset, TensorDataset]:
+def load_images(name: str, official: Official | None = None) -> tuple[TensorDataset, TensorDataset]:
     """Train and test sets of (uint8 image C×H×W, int64 label) from the cache.
 
+    Args:
+        name: Entry of the catalogue.
+        official: Writes the official files, to compare them with the catalogue once per process; who changes a cached
+            file can change its manifest, too. None if they cannot be written.
+
     Raises:
-        GradPivotError: if it is damaged or not in the cache.
+        GradPivotError: if it is damaged, not the official content, or not in the cache.
     """
     import torch
     from torch.utils.data import TensorDataset
 
     from gradpivot.data.digest import cache_digest
 
-    arrays = read_arrays(entry(name), cached_file(name))
+    path = cached_file(name)
+    identity, arrays = identity_of(path), read_arrays(entry(name), path)
+    if official is not None and identity not in _verified:
+        check_digest(entry(name), official(arrays))
+        _verified.add(identity)
     sets = tuple(
         TensorDataset(*(torch.from_numpy(arrays[f"{part}_{what}"]) for what in ("images", "labels")))
         for part in ("train", "test")
@@ -97,7 +110,10 @@ def check_digest(known: Entry, files: Iterable[tuple[str, bytes]]) -> None:
     for name, content in files:
         algorithm, _, expected = missing.pop(name).partition(":")
         if hashlib.new(algorithm, content, usedforsecurity=False).hexdigest() != expected:
-            raise GradPivotError(f"{name} of {known.name} is not the official file: its {algorithm} differs")
+            raise GradPivotError(
+                f"{name} of {known.name} is not the official file: its {algorithm} differs; get it with "
+                f"'gradpivot data get {known.name}'"
+            )
     if missing:
         raise GradPivotError(f"{known.name} is incomplete: {', '.join(missing)} missing")
 

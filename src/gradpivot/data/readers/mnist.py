@@ -33,7 +33,7 @@ def load_mnist() -> tuple[TensorDataset, TensorDataset]:
     Raises:
         GradPivotError: if it is damaged or not in the cache; get it with 'gradpivot data get mnist'.
     """
-    return load_images("mnist")
+    return load_images("mnist", official_files)
 
 
 def load_mnist16() -> tuple[TensorDataset, TensorDataset]:
@@ -67,7 +67,7 @@ def load_fashion_mnist() -> tuple[TensorDataset, TensorDataset]:
     Raises:
         GradPivotError: if it is damaged or not in the cache; get it with 'gradpivot data get fashion-mnist'.
     """
-    return load_images("fashion-mnist")
+    return load_images("fashion-mnist", official_files)
 
 
 def decode(found: Mapping[str, bytes]) -> Arrays | None:

@@ -131,14 +131,16 @@ class FeatureStatistics:
         """
         from safetensors import SafetensorError, safe_open
 
+        from gradpivot.runtime import parse_json
+
         try:
             with safe_open(str(path), framework="np") as file:
                 metadata, mean, squares = file.metadata() or {}, file.get_tensor("mean"), file.get_tensor("squares")
-            found = {"features": metadata["features"], **json.loads(metadata["facts"])}
+            found = {"features": metadata["features"], **parse_json(metadata["facts"])}
             count = int(metadata["n"])
         except FileNotFoundError:
             raise GradPivotError(f"there is no file {path}") from None
-        except (SafetensorError, OSError, KeyError, ValueError) as error:
+        except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
             raise GradPivotError(f"the statistics in {path} are damaged ({error}); delete the file") from None
         if found != (expected := {"features": features, **(facts or {})}):
             raise GradPivotError(

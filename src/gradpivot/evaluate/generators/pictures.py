@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gradpivot.runtime import replacing
+from gradpivot.runtime import checked, replacing
 
 __all__ = ["Pictures"]
 
@@ -39,4 +39,5 @@ class Pictures:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Pictures:
         """Inverse of :meth:`to_dict`."""
-        return cls(png=str(values["png"]), rows=tuple(values["rows"]), columns=int(values["columns"]))
+        checked(values, png=str, rows=list, columns=int)
+        return cls(png=values["png"], rows=tuple(map(int, values["rows"])), columns=values["columns"])

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate.scores import wilson_interval
+from gradpivot.runtime import Number, checked
 
 __all__ = ["RESCALE", "Frechet", "GenerationScores"]
 
@@ -153,14 +154,33 @@ class GenerationScores:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GenerationScores:
-        """Inverse of :meth:`to_dict`."""
+        """Inverse of :meth:`to_dict`.
+
+        Raises:
+            ValueError, TypeError: If a value is missing or of another type, or the matrix does not fit the classes.
+        """
+        values = checked(
+            {"rescale": RESCALE, **values}, called=list, asked=list, forgotten=list, classifier_accuracy=Number,
+            frechet=list, rescale=Number,
+        )  # fmt: skip
+        called = tuple(tuple(map(int, row)) for row in values["called"])
+        asked, forgotten = (tuple(map(int, values[name])) for name in ("asked", "forgotten"))
+        width = len(called[0]) if called else 0
+        is_matrix = all(len(row) == width and min(row, default=0) >= 0 for row in called)
+        if not is_matrix or (asked and (len(asked) != len(called) or not 0 <= min(asked) <= max(asked) < width)):
+            raise ValueError(
+                f"called is not a matrix of counts with one row for each of {len(asked)} requested classes"
+            )
+        if not values["rescale"] > 0:
+            raise ValueError(f"rescale is {values['rescale']!r}; it must be above 0")
+        kinds: dict[str, Any] = {"value": Number, "features": str, "n": int, "n_reference": int}
         return cls(
-            called=tuple(tuple(row) for row in values["called"]),
-            asked=tuple(values["asked"]),
-            forgotten=tuple(values["forgotten"]),
+            called=called,
+            asked=asked,
+            forgotten=forgotten,
             classifier_accuracy=values["classifier_accuracy"],
-            frechet=tuple(Frechet(**one) for one in values["frechet"]),
-            rescale=values.get("rescale", RESCALE),
+            frechet=tuple(Frechet(**checked(one, **kinds)) for one in values["frechet"]),
+            rescale=values["rescale"],
         )
 
 

@@ -13,6 +13,7 @@ import yaml
 from gradpivot.errors import GradPivotError, did_you_mean
 from gradpivot.experiments.recipes.recipe import repeated
 from gradpivot.experiments.recipes.spaces import is_range
+from gradpivot.runtime import parse_yaml
 
 __all__ = ["KEYS", "list_recipes", "read_recipe_text", "recipe_content"]
 
@@ -35,11 +36,10 @@ def read_recipe_text(name: str | Path) -> str:
     Raises:
         GradPivotError: If there is no such recipe; the message suggests a name.
     """
-    shipped = _folder() / f"{name}.yaml"
-    if shipped.is_file():
-        return shipped.read_text(encoding="utf-8")
+    if _is_built_in(name):
+        return (_folder() / f"{name}.yaml").read_text(encoding="utf-8")
     path = Path(name)
-    if path.suffix not in (".yaml", ".yml") and not path.is_file():
+    if path.suffix not in (".yaml", ".yml") and not _is_file(path):
         hint = did_you_mean(str(name), list_recipes())
         raise GradPivotError(
             f"there is no recipe {str(name)!r}{hint} Choose from {', '.join(list_recipes())}, or give a YAML file"
@@ -50,6 +50,8 @@ def read_recipe_text(name: str | Path) -> str:
         raise GradPivotError(f"cannot read the recipe {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise GradPivotError(f"the recipe {path} is not UTF-8 text") from None
+    except ValueError as error:
+        raise GradPivotError(f"cannot read the recipe {str(path)!r}: {error}") from None
 
 
 def recipe_content(name: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -57,9 +59,11 @@ def recipe_content(name: str | Path, seen: tuple[str, ...] = ()) -> dict[str, An
     if _identity(name) in map(_identity, seen):
         raise GradPivotError(f"recipe {seen[0]} extends itself: {' → '.join((*seen, str(name)))}")
     try:
-        content = yaml.load(read_recipe_text(name), _Loader)
-    except yaml.YAMLError as error:
-        raise GradPivotError(f"recipe {name} is not valid YAML: {' '.join(str(error).split())}") from None
+        content = parse_yaml(read_recipe_text(name), _Loader)
+    except GradPivotError:
+        raise
+    except ValueError as error:
+        raise GradPivotError(f"recipe {name} is not valid YAML: {error}") from None
     if not isinstance(content, dict):
         raise GradPivotError(f"recipe {name} must be a mapping with {', '.join(KEYS)}")
     parent = content.pop("extends", None)
@@ -78,12 +82,26 @@ def _folder() -> Traversable:
 
 def _parent_path(name: str | Path, parent: str) -> str:
     """The parent: a built-in name, or a file relative to the recipe that extends it."""
-    return parent if (_folder() / f"{parent}.yaml").is_file() else str(Path(name).parent / parent)
+    return parent if _is_built_in(parent) else str(Path(name).parent / parent)
 
 
 def _identity(name: str | Path) -> str:
     """A canonical name for a recipe."""
-    return str(name) if (_folder() / f"{name}.yaml").is_file() else str(Path(name).resolve())
+    try:
+        return str(name) if _is_built_in(name) else str(Path(name).resolve())
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: a loop of symbolic links
+        return str(name)
+
+
+def _is_built_in(name: str | Path) -> bool:
+    return _is_file(_folder() / f"{name}.yaml")
+
+
+def _is_file(path: Traversable) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # the name is too long, or has a null character
+        return False
 
 
 def _merge(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

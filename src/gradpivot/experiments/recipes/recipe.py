@@ -16,6 +16,8 @@ RECIPE_SCHEMA = "gradpivot.recipe/1"
 _MAX_CLASSES = 100_000
 """Anything larger is a typo."""
 _FORM = "write 3, or 3,5, or 0-4"
+MAX_RUNS = 1_000_000
+"""Runs of a sweep, with originals and references: all of them are described in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,11 @@ class Recipe:
     reference: str = "retrain"
 
     def __post_init__(self) -> None:
+        if self.runs_with_references > MAX_RUNS:
+            raise GradPivotError(
+                f"the recipe has {self.runs_with_references:,} runs; at most {MAX_RUNS:,} fit a store: use fewer "
+                f"seeds, classes or settings"
+            )
         for target in repeated(str(target) for forgetting in self.forget for target in forgetting.targets):
             raise GradPivotError(f"forget has {target} twice; remove one")
         for series in self.series:
@@ -195,12 +202,17 @@ def numbers_in(text: Any) -> tuple[int, ...]:
         try:
             low, high = int(first), int(last if dash else first)
         except ValueError:
-            raise GradPivotError(f"cannot read the classes {text!r}; {_FORM}") from None
-        if not 0 <= high - low < _MAX_CLASSES:
+            raise GradPivotError(f"cannot read the classes {_shown(text)}; {_FORM}") from None
+        if not 0 <= high - low < _MAX_CLASSES - len(found):
             size = f"has more than {_MAX_CLASSES:,} classes" if high > low else "goes down"
-            raise GradPivotError(f"the range {part.strip()!r} {size}; {_FORM}")
+            raise GradPivotError(f"the range {_shown(part.strip())} {size}; {_FORM}")
         found += range(low, high + 1)
     return tuple(dict.fromkeys(found))
+
+
+def _shown(text: Any) -> str:
+    """The text in an error message, shortened."""
+    return repr(text) if len(str(text)) <= 60 else f"{str(text)[:57]!r} …"
 
 
 def repeated(items: Iterable[Any]) -> Iterator[Any]:

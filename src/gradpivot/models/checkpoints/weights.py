@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from gradpivot.errors import GradPivotError
-from gradpivot.runtime import replacing
+from gradpivot.runtime import parse_json, replacing
 
 __all__ = [
     "check_constants", "class_name", "constants", "load_weights", "save_weights", "structure", "weights_digest",
@@ -58,7 +58,7 @@ def load_weights(model: nn.Module, path: str | Path, expected: Mapping[str, Any]
         raise GradPivotError(f"there is no weights file {path}") from None
     except (SafetensorError, OSError) as error:
         raise GradPivotError(f"the weights file {path} is damaged ({error}); delete it and run again") from None
-    facts: dict[str, Any] = json.loads(metadata.get("gradpivot", "{}"))
+    facts = _described(metadata, "gradpivot", path)
     if expected is not None and facts != dict(expected):
         raise GradPivotError(
             f"the weights file {path} was made with {facts}, not {dict(expected)}; delete it or name another folder"
@@ -91,7 +91,7 @@ def check_constants(model: nn.Module, metadata: Mapping[str, str], path: str | P
         GradPivotError: naming the constant.
     """
     # Other tools may use that key differently.
-    known = json.loads(metadata["constants"]) if {"constants", "gradpivot"} <= metadata.keys() else {}
+    known = _described(metadata, "constants", path) if "gradpivot" in metadata else {}
     mine = constants(model)
     for name in sorted(known.keys() & mine.keys()):
         if known[name] != mine[name]:
@@ -101,8 +101,22 @@ def check_constants(model: nn.Module, metadata: Mapping[str, str], path: str | P
             )
 
 
-def _short(values: list[float]) -> str:
-    return ", ".join(f"{value:.4g}" for value in values)
+def _described(metadata: Mapping[str, str], key: str, path: str | Path) -> dict[str, Any]:
+    """The mapping in one entry of a file's header; empty if there is none."""
+    try:
+        found = parse_json(metadata.get(key, "{}"))
+        if not isinstance(found, dict):
+            raise ValueError("it is not a mapping")
+    except ValueError as error:
+        raise GradPivotError(
+            f"the header of the weights file {path} is damaged ({key}: {error}); save it again"
+        ) from None
+    return found
+
+
+def _short(values: Any) -> str:
+    numeric = isinstance(values, list) and all(isinstance(value, int | float) for value in values)
+    return ", ".join(f"{value:.4g}" for value in values) if numeric else repr(values)
 
 
 def structure(model: nn.Module) -> list[tuple[str, ...]]:

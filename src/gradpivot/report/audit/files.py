@@ -12,7 +12,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.report.audit.page import render_audit
 from gradpivot.report.common.markup import write_html
 from gradpivot.results import AuditRecord
-from gradpivot.runtime import write_text
+from gradpivot.runtime import parse_json, write_text
 
 __all__ = ["read_audit", "write_audit"]
 
@@ -39,7 +39,7 @@ def read_audit(path: str | Path) -> AuditRecord:
     if not file.is_file():
         raise GradPivotError(f"there is no audit at {path}; 'gradpivot audit' writes one")
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = parse_json(file.read_text(encoding="utf-8"))
         attacks = [{**found, "value": _number(found["value"])} for found in values.get("attacks", ())]
         return AuditRecord.from_dict({**values, "attacks": attacks})
     except GradPivotError as error:

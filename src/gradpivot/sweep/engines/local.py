@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any
 
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, check_parallel
 from gradpivot.sweep.engines.job import Answer, Job, JobOutcome, Pace, Resources
 
 __all__ = ["LocalEngine", "start"]
@@ -40,8 +40,7 @@ class LocalEngine:
     def __init__(self, jobs: int, threads: int, log: Path) -> None:
         if os.name != "posix":
             raise GradPivotError("sweeps run on Linux and macOS; on Windows use WSL, or a Ray cluster")
-        if jobs < 1:
-            raise GradPivotError(f"--jobs is {jobs}; give 1 or more")
+        check_parallel("--jobs", jobs)
         self._jobs, self._threads, self._log = jobs, threads, log
         self._deaths, self._answered = 0, False
         self._workers: list[_Worker] = []

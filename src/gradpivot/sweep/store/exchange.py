@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gradpivot.errors import GradPivotError
 from gradpivot.results import Record
-from gradpivot.runtime import write_text
+from gradpivot.runtime import parse_json, write_text
 from gradpivot.sweep.store.records import seal, unsealed
 
 __all__ = ["read_exported", "write_exported"]
@@ -38,7 +38,7 @@ def read_exported(path: Path) -> Iterator[Record]:
         if not line.strip():
             continue
         try:
-            record = Record.from_dict(unsealed(json.loads(line)))
+            record = Record.from_dict(unsealed(parse_json(line)))
             # The key becomes a file name.
             if not re.fullmatch(r"[0-9a-f]{8,64}", record.key):
                 raise ValueError(f"its key is {record.key!r}")

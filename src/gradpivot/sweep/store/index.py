@@ -1,4 +1,4 @@
-"""The index of a store: an SQLite file shared by several processes and rebuilt if damaged."""
+"""The index of a store: an SQLite file shared by several processes and created anew if damaged."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def _open(path: Path, tables: str) -> sqlite3.Connection:
     index = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False)
     try:
         _switch_to_wal(index)
-        # A power cut may lose the last rows of the index; they are recovered from the run files.
+        # A power cut may lose the last claims and failures, which is as if they had expired.
         index.execute("PRAGMA synchronous = NORMAL")
         index.executescript(tables)
-        # Detect damage now, not on a later read; takes a third of a second for 100,000 runs.
+        # Detect damage now, not on a later read.
         if (status := index.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(status)
     except BaseException:
@@ -118,4 +118,4 @@ def _as_disk_error(error: sqlite3.DatabaseError, path: Path) -> Exception:
         return OSError(number, os.strerror(number), str(path))
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return GradPivotError(f"timed out: another process holds the index {path}; run the command again")
-    return GradPivotError(f"cannot use the index {path} ({error}); delete it, and it will be rebuilt from the runs")
+    return GradPivotError(f"cannot use the index {path} ({error}); delete it, the runs are safe")

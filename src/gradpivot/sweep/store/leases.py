@@ -73,6 +73,8 @@ def _expired(owner: str, host: str, pid: int, began: int, until: float) -> bool:
     A process on this machine holds its claim as long as it lives. On another machine or without /proc, the heartbeat
     decides.
     """
+    if not isinstance(pid, int) or not isinstance(until, float):
+        return True
     if began and host == _host():
         return _began(pid) != began
     return time.time() > until

@@ -1,4 +1,4 @@
-"""Finished runs on disk: one checksummed file each, written atomically.
+"""Finished runs on disk: one checksummed file each, written atomically and verified whenever it is read.
 
 Damaged records are reported and their runs repeated. Files are spread over 256 folders by the first two digits of
 their key, because many file systems list folders with 100,000 files slowly.
@@ -11,18 +11,11 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from gradpivot.runtime import write_text
+from gradpivot.runtime import describe_error, parse_json, write_text
 
-__all__ = ["Records", "Stamp", "seal", "unsealed"]
-
-
-class Stamp(NamedTuple):
-    """Size and modification time of a file, which show whether the index is out of date."""
-
-    size: int
-    modified: int
+__all__ = ["Records", "seal", "unsealed"]
 
 
 class Records:
@@ -34,35 +27,31 @@ class Records:
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
-        self.damaged: list[Path] = []
-        """Damaged files found so far."""
+        self.damaged: dict[Path, str] = {}
+        """Damaged files found so far, and what is wrong with each."""
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The record under ``key``, or None if it is missing or damaged."""
         path = self.path(key)
         try:
-            sealed = json.loads(path.read_text(encoding="utf-8"))
-            if sealed["key"] == key:
-                return unsealed(sealed)
+            return _read(path.read_text(encoding="utf-8"), key)
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):
-            pass
-        self.damaged.append(path)
-        return None
+        except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
+            self.damaged[path] = describe_error(error)
+            return None
 
-    def put(self, key: str, record: dict[str, Any]) -> Stamp:
+    def put(self, key: str, record: dict[str, Any]) -> None:
         """Write the record of a finished run."""
-        path = self.path(key)
-        write_text(path, json.dumps(seal(key, record)) + "\n")
-        return _stamp(path.stat())
+        # Sorted, because the checksum is that of the sorted text.
+        write_text(self.path(key), json.dumps(seal(key, record), sort_keys=True) + "\n")
 
     def path(self, key: str) -> Path:
         """Path of the record of ``key``, whether it exists or not."""
         return self._folder / key[:2] / f"{key}.json"
 
-    def stamps(self) -> Iterator[tuple[str, Stamp]]:
-        """Every key on disk with its file's size and time, without reading the files."""
+    def keys(self) -> Iterator[str]:
+        """Every key on disk, without reading the files."""
         try:
             shards = [entry.path for entry in os.scandir(self._folder) if entry.is_dir()]
         except FileNotFoundError:
@@ -71,7 +60,7 @@ class Records:
             for entry in os.scandir(shard):
                 # A leading dot marks a partial file left by a kill.
                 if entry.name.endswith(".json") and not entry.name.startswith("."):
-                    yield entry.name.removesuffix(".json"), _stamp(entry.stat())
+                    yield entry.name.removesuffix(".json")
 
 
 def seal(key: str, record: dict[str, Any]) -> dict[str, Any]:
@@ -91,8 +80,21 @@ def unsealed(sealed: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def _stamp(stat: os.stat_result) -> Stamp:
-    return Stamp(stat.st_size, stat.st_mtime_ns)
+def _read(text: str, key: str) -> dict[str, Any]:
+    """The record in a file's text."""
+    # In a file as put() writes it, the checksum is that of a part of the text: no need to write it all out again.
+    start, end = f'{{"key": {json.dumps(key)}, "record": ', len(text) - len(_END.format("0" * 64))
+    written = text[len(start) : end]
+    if text.startswith(start) and text[end:] == _END.format(hashlib.sha256(written.encode()).hexdigest()):
+        record: dict[str, Any] = parse_json(written)
+        return record
+    sealed = parse_json(text)
+    if sealed["key"] != key:
+        raise ValueError("wrong key: the file was renamed")
+    return unsealed(sealed)
+
+
+_END = ', "sha256": "{}"}}\n'
 
 
 def _checksum(record: dict[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """The crash-safe store of a sweep: finished runs, originals and claims. No torch.
 
-Each finished run is one checksummed file (:mod:`gradpivot.sweep.store.records`). The index
-(:mod:`gradpivot.sweep.store.index`) speeds up reading and can be deleted at any time; it is rebuilt from the files.
-It also holds the claims (:mod:`gradpivot.sweep.store.leases`).
+Each finished run is one checksummed file (:mod:`gradpivot.sweep.store.records`), and only these files are results. The
+index (:mod:`gradpivot.sweep.store.index`) holds what is under way: claims (:mod:`gradpivot.sweep.store.leases`) and the
+last failures. It can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
-import sqlite3
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -20,18 +19,18 @@ from pathlib import Path
 
 from gradpivot.errors import GradPivotError
 from gradpivot.results import Record
-from gradpivot.runtime import replacing, write_text
+from gradpivot.runtime import parse_json, replacing, write_text
 from gradpivot.sweep.store import leases
 from gradpivot.sweep.store.exchange import read_exported, write_exported
 from gradpivot.sweep.store.index import Index
 from gradpivot.sweep.store.leases import Leases
-from gradpivot.sweep.store.records import Records, Stamp
+from gradpivot.sweep.store.records import Records
 
 __all__ = ["Failure", "Store"]
 
 STORE_SCHEMA = "gradpivot.store/1"
 _TABLES = """
-CREATE TABLE IF NOT EXISTS records (key TEXT PRIMARY KEY, size INTEGER, modified INTEGER, row TEXT);
+DROP TABLE IF EXISTS records;
 CREATE TABLE IF NOT EXISTS failures (key TEXT PRIMARY KEY, what TEXT, reason TEXT, seen REAL);
 """
 
@@ -58,8 +57,8 @@ class Store:
         self._leases = Leases(self._index)
 
     @property
-    def damaged(self) -> list[Path]:
-        """Damaged files found so far."""
+    def damaged(self) -> dict[Path, str]:
+        """Damaged files found so far, and what is wrong with each."""
         return self._records.damaged
 
     def original_path(self, key: str) -> Path:
@@ -90,11 +89,11 @@ class Store:
             expected = path.with_suffix(".sha256").read_text(encoding="utf-8").strip()
             if hashlib.sha256(path.read_bytes()).hexdigest() == expected:
                 return True
+            self.damaged[path] = "wrong checksum"
         except FileNotFoundError:
             return False
         except UnicodeDecodeError:
-            pass
-        self.damaged.append(path)
+            self.damaged[path] = "its checksum is not text"
         return False
 
     def checkpoint_path(self, key: str) -> Path:
@@ -104,67 +103,47 @@ class Store:
     # Records
 
     def put(self, record: Record) -> None:
-        """Write a finished run, first its file and then its row in the index, and release the claim on it."""
-        stamp = self._records.put(record.key, record.to_dict())
+        """Write a finished run and release the claim on it."""
+        self._records.put(record.key, record.to_dict())
         with self._index.transaction() as index:
-            _add_row(index, record, stamp)
             index.execute("DELETE FROM leases WHERE key = ?", (record.key,))
             index.execute("DELETE FROM failures WHERE key = ?", (record.key,))
 
     def has(self, key: str) -> bool:
-        """Whether a finished run exists with a valid checksum."""
-        return self._records.get(key) is not None
+        """Whether a finished run exists and is intact."""
+        return self.get(key) is not None
 
     def get(self, key: str) -> Record | None:
         """A finished run with its telemetry, or None if it is missing or damaged."""
         content = self._records.get(key)
-        return None if content is None else Record.from_dict(content)
+        if content is None:
+            return None
+        try:
+            record = Record.from_dict(content)
+            if record.key != key:
+                raise GradPivotError(f"the record is that of another run, {record.key}")
+        except GradPivotError as error:
+            self.damaged[self._records.path(key)] = str(error)
+            return None
+        return record
 
     def done(self, keys: Sequence[str]) -> dict[str, bool]:
         """The finished ones of these runs and whether they diverged. Reads and verifies every file."""
-        found = {}
-        for key in keys:
-            content = self._records.get(key)
-            if content is not None:
-                found[key] = content["point"]["diverged"] is not None
-        return found
+        found = ((key, self.get(key)) for key in keys)
+        return {key: record.point.diverged is not None for key, record in found if record is not None}
 
     def records(self) -> list[Record]:
-        """All finished runs without telemetry, ordered by key.
-
-        Reads only files that are new or changed since the last call, so 100,000 runs take seconds.
-        """
-        self._refresh()
-        rows = self._index.read("SELECT row FROM records ORDER BY key")
+        """All finished runs without telemetry, ordered by key. Reads and verifies every file."""
         with _gc_disabled():
-            # One large JSON text parses twice as fast as 100,000 small ones.
-            return [Record.from_dict(values) for values in json.loads(f"[{','.join(row for (row,) in rows)}]")]
+            found = (self.get(key) for key in sorted(self._records.keys()))
+            return [record.without_history() for record in found if record is not None]
 
     def check(self) -> tuple[int, list[str]]:
-        """Verify all runs and originals: the number of intact files and the names of damaged ones."""
-        keys = [key for key, _ in self._records.stamps()]
+        """Verify all runs and originals: the number of intact files, and the damaged ones with what is wrong."""
         weights = sorted((self.folder / "originals").glob("*.safetensors"))
-        sound = sum(self.has(key) for key in keys) + sum(self.has_original(path.stem) for path in weights)
-        unsealed = [path for path in weights if not path.with_suffix(".sha256").exists()]
-        return sound, [path.name for path in (*self.damaged, *unsealed)]
-
-    def _refresh(self) -> None:
-        """Update the index from the files."""
-        known = {
-            key: Stamp(size, modified)
-            for key, size, modified in self._index.read("SELECT key, size, modified FROM records")
-        }
-        on_disk = dict(self._records.stamps())
-        changed = [key for key, stamp in on_disk.items() if known.get(key) != stamp]
-        gone = [key for key in known if key not in on_disk]
-        if not changed and not gone:
-            return
-        # Read before the transaction, so that a running sweep does not wait for 100,000 files.
-        found = [(content, on_disk[key]) for key in changed if (content := self._records.get(key)) is not None]
-        with self._index.transaction() as index:
-            index.executemany("DELETE FROM records WHERE key = ?", [(key,) for key in (*gone, *changed)])
-            for content, stamp in found:
-                _add_row(index, Record.from_dict(content), stamp)
+        sound = sum(map(self.has, self._records.keys())) + sum(self.has_original(path.stem) for path in weights)
+        unsealed = {path: "no checksum" for path in weights if not path.with_suffix(".sha256").exists()}
+        return sound, [f"{path.name} ({why})" for path, why in (self.damaged | unsealed).items()]
 
     # Claims
 
@@ -197,7 +176,8 @@ class Store:
     def failures(self, keys: Collection[str] | None = None) -> list[Failure]:
         """Failed runs, optionally only those in ``keys``, the latest last."""
         rows = self._index.read("SELECT key, what, reason FROM failures ORDER BY seen")
-        return [row for row in rows if keys is None or row[0] in keys]
+        failures = [(str(key), str(what), str(reason)) for key, what, reason in rows]
+        return [failure for failure in failures if keys is None or failure[0] in keys]
 
     # Exchange
 
@@ -221,10 +201,8 @@ class Store:
         records = list({record.key: record for record in read_exported(Path(path))}.values())
         here = {record.key: self.get(record.key) for record in records}
         new = [record for record in records if here[record.key] is None]
-        stamped = [(record, self._records.put(record.key, record.to_dict())) for record in new]
-        with self._index.transaction() as index:
-            for record, stamp in stamped:
-                _add_row(index, record, stamp)
+        for record in new:
+            self._records.put(record.key, record.to_dict())
         known = [(mine, record) for record in records if (mine := here[record.key]) is not None]
         return len(new), len(known), sum(m.point.scores != r.point.scores for m, r in known)
 
@@ -249,7 +227,7 @@ class Store:
                 )
             _create_once(path, json.dumps({"schema": STORE_SCHEMA, "id": uuid.uuid4().hex}) + "\n")
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parse_json(path.read_text(encoding="utf-8"))
             schema, identity = content["schema"], str(content["id"])
         except (ValueError, KeyError, TypeError) as error:
             raise GradPivotError(f"{path} is damaged ({error}); delete this file only, the runs are safe") from None
@@ -283,8 +261,3 @@ def _create_once(path: Path, text: str) -> None:
         mine.replace(path)
     finally:
         mine.unlink(missing_ok=True)
-
-
-def _add_row(index: sqlite3.Connection, record: Record, stamp: Stamp) -> None:
-    row = json.dumps(record.without_history().to_dict())
-    index.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", (record.key, *stamp, row))
