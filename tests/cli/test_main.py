@@ -153,7 +153,7 @@ def test_unlearn_leaves_a_complete_folder_that_can_be_run_again(unlearn, tmp_pat
     folder = tmp_path / "run"
     names = {path.name for path in folder.iterdir()}
     assert names == {
-        "config.yaml", "environment.json", "history.csv", "metrics.json", "model.safetensors",
+        ".lock", "config.yaml", "environment.json", "history.csv", "metrics.json", "model.safetensors",
         "original.safetensors", "split.json",
     }  # fmt: skip
     before, after, *_ = capsys.readouterr().out.splitlines()
@@ -192,7 +192,7 @@ def test_rerun_notices_other_numbers(unlearn, tmp_path, capsys):
 def test_a_finished_run_is_not_replaced_by_accident(unlearn, tmp_path, capsys):
     assert unlearn("cup", *QUICK) == 0
     capsys.readouterr()
-    assert unlearn("cup", *QUICK) == 1
+    assert unlearn("cup", *QUICK, "--gamma", "0.6") == 1
     assert "--overwrite" in error_of(capsys)
     assert unlearn("cup", *QUICK, "--overwrite") == 0
 
@@ -335,9 +335,11 @@ def test_a_degree_that_was_not_reached_has_a_status_of_its_own_and_is_saved(unle
     assert line == f"gradpivot: {saved['missed']}"
     assert not as_json or json.loads(told.out)["missed"] == saved["missed"]
     assert (tmp_path / "run" / "model.safetensors").exists()
-    # Repeated, it is refused as any finished run is; the reason is not lost.
-    assert unlearn(*words) == 1
-    assert f"a finished run ({saved['missed']}); choose another folder" in error_of(capsys)
+    # The reason is not lost when the command is repeated, or another one would replace the run.
+    assert unlearn(*words) == 4
+    assert saved["missed"] in capsys.readouterr().out
+    assert unlearn(*words, "--seed", "1") == 1
+    assert f"with other settings ({saved['missed']}); choose another folder" in error_of(capsys)
 
 
 def test_a_degree_that_was_reached_is_no_miss(unlearn, tmp_path, capsys):
@@ -460,7 +462,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_file(unlearn, tmp_path, monk
     assert unlearn("cup", *QUICK, "--overwrite") == 1
     assert "disk is full" in error_of(capsys)
     assert (tmp_path / "run" / "metrics.json").read_text() == before
-    assert not [p for p in (tmp_path / "run").iterdir() if p.name.startswith(".")]
+    assert not [p for p in (tmp_path / "run").iterdir() if p.name.startswith(".") and p.name != ".lock"]
 
 
 def test_a_problem_of_ones_own_by_import_path(tmp_path, monkeypatch):

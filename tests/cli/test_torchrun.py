@@ -257,12 +257,12 @@ def test_processes_take_a_gpu_each_unless_told_otherwise(as_process, monkeypatch
         asked.append(kind)
         yield Replicas(1, 2)
 
-    def prepare(chosen, device, replicas):
+    def original_of(chosen, problem, split, device, replicas):
         asked.append(device)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(unlearning, "joined", joined)
-    monkeypatch.setattr(unlearning, "prepare", prepare)
+    monkeypatch.setattr(unlearning, "original_of", original_of)
     with pytest.raises(KeyboardInterrupt):
         commands.run(parse(["unlearn", "cup", "--classes", "0", *option]))
     assert asked == [kind, device]

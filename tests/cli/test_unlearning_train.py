@@ -59,7 +59,7 @@ def folder(tmp_path_factory) -> Path:
 @pytest.mark.numeric
 def test_leaves_a_folder_that_says_everything(folder, capsys):
     names = {path.name for path in folder.iterdir()}
-    assert names == {"config.yaml", "environment.json", "metrics.json", "model.safetensors"}
+    assert names == {".lock", "config.yaml", "environment.json", "metrics.json", "model.safetensors"}
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["schema"] == "gradpivot.training/1"
     assert [epoch["number"] for epoch in metrics["epochs"]] == [1, 2]
@@ -94,7 +94,7 @@ def test_its_config_repeats_it(folder, tmp_path):
 
 
 def test_a_finished_training_is_not_replaced_by_accident(folder, capsys):
-    assert main(["train", *QUICK, "--out", str(folder)]) == 1
+    assert main(["train", *QUICK, "--seed", "3", "--out", str(folder)]) == 1
     assert "--overwrite" in error_of(capsys)
 
 

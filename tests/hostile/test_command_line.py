@@ -45,8 +45,8 @@ def store(folder, record) -> Path:
 # Numbers without bounds: words, and what must be said.
 NUMBERS = {
     "sweep digits --seeds 1000000000": "at most 1,000,000 fit",
-    "sweep digits --classes 0-9999999999": "cannot read the classes",
-    f"sweep digits --classes {','.join(['0-99998'] * 1000)}": "cannot read the classes",
+    "sweep digits --classes 0-9999999999": "has more than 100,000 classes",
+    f"sweep digits --classes {','.join(['0-99998'] * 1000)}": "has more than 100,000 classes",
     "sweep digits --seeds 1 --classes 0 --jobs 100000": "--jobs is 100000; give 1 to 1,024",
     "sweep digits --threads 100000": "--threads is 100000; give 1 to 1,024",
     f"{TOY} --threads 100000": "--threads is 100000; give 1 to 1,024",

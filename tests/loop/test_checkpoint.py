@@ -8,41 +8,75 @@ from gradpivot.loop import checkpoint
 from gradpivot.loop.checkpoint import Checkpoint
 
 
-@pytest.mark.parametrize(("takes", "times"), [(0.01, 10), (4.0, 2)])
-def test_a_state_that_is_slow_to_write_is_written_less_often(tmp_path, monkeypatch, takes, times):
-    """A step a second for 400 seconds: every 40 if writing is quick, every 200 if it takes four."""
-    now, written = 0.0, []
-    monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: now)
-    keeper = Checkpoint(tmp_path / "c.pt", "key", 40.0)
+class Machine:
+    """A clock, and a disk on which a write takes ``takes`` seconds."""
 
-    def state() -> dict[str, float]:
-        nonlocal now
-        written.append(now)
-        now += takes
-        return {"now": now}
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, takes: float) -> None:
+        self.now, self.takes, self.written = 0.0, takes, []
+        self._save = torch.save
+        monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(checkpoint.torch, "save", self.save)
 
-    for _ in range(400):
-        now += 1.0
-        keeper.save_if_due(state)
-    assert abs(len(written) - times) <= 1
-    saved = Checkpoint(tmp_path / "c.pt", "key", 40.0).load()
-    assert saved is not None
-    assert saved["now"] == pytest.approx(written[-1] + takes)
+    def save(self, state, file) -> None:
+        self.written.append(self.now)
+        self.now += self.takes
+        self._save(state, file)
+
+    def steps(self, keeper: Checkpoint, count: int, seconds: float = 1.0, done: int = 0) -> None:
+        for step in range(done + 1, done + count + 1):
+            self.now += seconds
+            keeper.save_if_due(lambda step=step: {"step": step})
+
+
+@pytest.mark.parametrize(("takes", "gap"), [(0.01, 40), (4.0, 200)])
+def test_a_state_that_is_slow_to_write_is_written_less_often(tmp_path, monkeypatch, takes, gap):
+    """A step a second: in the long run every 40 seconds if writing is quick, every 200 if it takes four."""
+    machine = Machine(monkeypatch, takes)
+    machine.steps(Checkpoint(tmp_path / "c.pt", "key", 40.0), 2000)
+    gaps = [round(after - before, 6) for before, after in zip(machine.written, machine.written[1:], strict=False)]
+    assert machine.written[0] == 1
+    assert gaps == sorted(gaps)
+    assert gap <= gaps[-1] <= gap + 2 + takes
+    assert takes * len(machine.written) <= 0.02 * machine.now + takes
+    assert Checkpoint(tmp_path / "c.pt", "key", 40.0).load() is not None
+
+
+def test_a_large_state_is_first_written_late(tmp_path, monkeypatch):
+    """A gigabyte is expected to take five seconds; the interval that was asked for bounds the wait all the same."""
+    for every, first in ((1000.0, 251), (10.0, 10)):
+        machine = Machine(monkeypatch, 0.0)
+        keeper, weights = Checkpoint(tmp_path / "c.pt", "key", every), torch.zeros(1).expand(250_000_000)
+        monkeypatch.setattr(machine, "_save", lambda *_: None)
+        while not machine.written:
+            machine.now += 1
+            keeper.save_if_due(lambda weights=weights: {"model": {"a": [weights]}})
+        assert machine.written == [first]
+        monkeypatch.undo()
+
+
+def test_a_run_that_is_killed_every_second_advances(tmp_path, monkeypatch):
+    """Nothing was written in the first ten seconds, so it never did."""
+    machine, done = Machine(monkeypatch, 0.001), 0
+    for _ in range(10):
+        keeper = Checkpoint(tmp_path / "c.pt", "key", 10.0)
+        before = done
+        if (saved := keeper.load()) is not None:
+            done = saved["step"]
+            assert done > before
+        machine.steps(keeper, 10, seconds=0.1, done=done)
+    assert done > 30
+
+
+def test_a_run_of_a_moment_writes_nothing(tmp_path, monkeypatch):
+    machine = Machine(monkeypatch, 0.001)
+    machine.steps(Checkpoint(tmp_path / "c.pt", "key", 10.0), 10, seconds=0.01)
+    assert machine.written == []
 
 
 def test_zero_is_after_every_step_however_slow(tmp_path, monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(checkpoint.time, "perf_counter", lambda: now)
-    keeper, written = Checkpoint(tmp_path / "c.pt", "key", 0), 0
-
-    def state() -> dict[str, float]:
-        nonlocal now, written
-        now, written = now + 5.0, written + 1
-        return {}
-
-    for _ in range(3):
-        keeper.save_if_due(state)
-    assert written == 3
+    machine = Machine(monkeypatch, 5.0)
+    machine.steps(Checkpoint(tmp_path / "c.pt", "key", 0), 3)
+    assert len(machine.written) == 3
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan")])

@@ -19,9 +19,9 @@ def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
 
 
-def test_the_docs_without_results_are_at_most_20000_words():
+def test_the_docs_without_results_are_at_most_21000_words():
     pages = [file for file in WRITTEN if file.suffix == ".md" and "docs" in file.parts and "results" not in file.parts]
-    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 20_000
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 21_000
 
 
 def test_no_foreign_phrases():

@@ -37,6 +37,19 @@ def test_a_second_sweep_does_nothing(lab):
     assert (state.done, state.before) == (lab.CELLS, lab.CELLS)
 
 
+def test_what_a_killed_sweep_left_is_removed(lab):
+    """A kill between recording a run and removing its checkpoint left it for good."""
+    lab.sweep()
+    records = [path.stem for path in (lab.store_folder / "runs").rglob("*.json")]
+    originals = [path.stem for path in (lab.store_folder / "originals").glob("*.safetensors")]
+    checkpoints = lab.store_folder / "checkpoints"
+    checkpoints.mkdir(exist_ok=True)
+    for key in (records[0], originals[0], "unfinished"):
+        (checkpoints / f"{key}.pt").touch()
+    lab.sweep()
+    assert [path.name for path in checkpoints.iterdir()] == ["unfinished.pt"]
+
+
 def test_more_seeds_do_only_what_is_new(lab):
     lab.sweep()
     lab.path.write_text(lab.path.read_text().replace("seeds: 1", "seeds: 2"))

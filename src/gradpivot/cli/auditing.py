@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradpivot.cli import options
 from gradpivot.cli.console import bar, say, say_json, wants_progress, watched_sweep
 from gradpivot.cli.dispatch import run
-from gradpivot.cli.inputs import device_named, problem_of, refuse_file, set_threads
+from gradpivot.cli.inputs import device_named, output_folder, problem_of, set_threads
 from gradpivot.cli.interrupt import terminating
 from gradpivot.errors import GradPivotError
 
@@ -41,15 +41,21 @@ class _Case:
 
 @run.register
 def _(chosen: options.AuditOptions) -> int:
+    out = chosen.out or (chosen.folder / "audit" if chosen.folder else Path("runs/audit"))
+    if chosen.level == "full":
+        _check_shadows(chosen.shadows)
+    if chosen.folder is not None and not chosen.folder.is_dir():
+        raise GradPivotError(f"there is no folder {chosen.folder}; 'gradpivot unlearn' writes one with --out")
+    with output_folder(out):
+        return _audit(chosen, out)
+
+
+def _audit(chosen: options.AuditOptions, out: Path) -> int:
     from gradpivot.auditing import audit
     from gradpivot.report import audit_lines
 
-    out = chosen.out or (chosen.folder / "audit" if chosen.folder else Path("runs/audit"))
-    refuse_file(out)
     if (out / "audit.json").exists() and not chosen.overwrite:
         raise GradPivotError(f"{out} already holds an audit; name another folder with --out, or pass --overwrite")
-    if chosen.level == "full":
-        _check_shadows(chosen.shadows)
     with terminating():
         case = _load(chosen)
         retrained = _retrained(case, out)
@@ -79,8 +85,6 @@ def _load(chosen: options.AuditOptions) -> _Case:
     method: Method | None = None
     searched = False
     if chosen.folder is not None:
-        if not chosen.folder.is_dir():
-            raise GradPivotError(f"there is no folder {chosen.folder}; 'gradpivot unlearn' writes one with --out")
         config, metrics = read_config(chosen.folder), read_metrics(chosen.folder)
         if metrics["diverged"]:
             raise GradPivotError(f"{chosen.folder} diverged, so there is no unlearned model to audit")

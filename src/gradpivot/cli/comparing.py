@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradpivot.cli import options
 from gradpivot.cli.console import recipe_line, recipe_table, recipes_table, say, say_json, say_one, say_sweep
 from gradpivot.cli.dispatch import run
-from gradpivot.cli.inputs import refuse_file
+from gradpivot.cli.inputs import output_folder
 from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
@@ -39,14 +39,13 @@ def _(chosen: options.CompareOptions) -> int:
     from gradpivot.cli.sweeping import finished_runs
 
     records, notes, damaged = finished_runs(chosen)
-    if chosen.out is not None:
-        refuse_file(chosen.out)
     comparison, exports, compared = _compare(chosen, records, notes)
     files = []
     if chosen.out is not None:
         formats = exports.formats if chosen.formats == "all" else chosen.formats.split(",")
         title = f"{_name_of(chosen.store)}: {compared} compared"
-        files = exports.write(comparison, chosen.out, formats, title, ".png")
+        with output_folder(chosen.out):
+            files = exports.write(comparison, chosen.out, formats, title, ".png")
     if chosen.json:
         say_json(exports.json(comparison))
     else:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.cli.console import bar, wants_progress
-from gradpivot.cli.options.running import ProblemOptions, ProblemRun
+from gradpivot.cli.options.running import ProblemOptions, ProblemRun, TraceOptions, UnlearnOptions
 from gradpivot.cli.torchrun import is_first, launched
 from gradpivot.errors import GradPivotError, check_parallel
 from gradpivot.experiments import numbers_in
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
     from gradpivot.runtime import Replicas
 
 __all__ = [
-    "check_model", "check_options", "computed", "device_named", "prepare", "problem_of", "refuse_file", "samples_in",
-    "set_threads", "split_of",
+    "check_model", "check_options", "computed", "device_named", "load_split", "original_of", "output_folder", "prepare",
+    "problem_of", "refuse_file", "samples_in", "set_threads", "split_of",
 ]  # fmt: skip
 
 
@@ -42,25 +45,44 @@ def check_options(chosen: ProblemOptions) -> None:
 
 
 def prepare(
-    chosen: ProblemOptions, device: str, replicas: Replicas | None = None
+    chosen: UnlearnOptions | TraceOptions, device: str, replicas: Replicas | None = None
 ) -> tuple[Problem, ForgetSplit, nn.Module]:
-    """Load the problem, the split and the original model onto ``device``.
+    """Load the problem, the split and the original model onto ``device``; see :func:`original_of`."""
+    problem, split = load_split(chosen)
+    return problem, split, original_of(chosen, problem, split, device, replicas)
 
-    Without ``--weights`` the original is trained; with several processes, only the first one trains.
-    """
-    from gradpivot.runs import train_original
 
+def load_split(chosen: ProblemOptions) -> tuple[Problem, ForgetSplit]:
+    """Load the problem and the split."""
     set_threads(chosen.threads)
     problem = problem_of(chosen)
     names = ("classes", "fraction", "indices", "ids", "already_forgotten", "seed")
     split = split_of(problem, **{name: getattr(chosen, name) for name in names})
     if chosen.model is not None:
         check_model(problem, split, chosen.model)
+    return problem, split
+
+
+def original_of(
+    chosen: UnlearnOptions | TraceOptions,
+    problem: Problem,
+    split: ForgetSplit,
+    device: str,
+    replicas: Replicas | None = None,
+) -> nn.Module:
+    """Load the original model onto ``device``, or train it without ``--weights``.
+
+    Training resumes from a checkpoint in the output folder, which also keeps the trained model for the next attempt.
+    With several processes, only the first one trains.
+    """
+    from gradpivot.runs import original_file, original_model
+
     if chosen.weights is not None:
-        return problem, split, _load_model(problem, chosen).to(device)
-    options: dict[str, Any] = {"precision": chosen.precision, "compile": chosen.compile, "replicas": replicas}
+        return _load_model(problem, chosen).to(device)
+    how: dict[str, Any] = {"device": device, "precision": chosen.precision, "compile": chosen.compile}
+    file = original_file(chosen.out, problem, split, chosen.seed, **how)
     with bar("Preparing the original", wants_progress(chosen.json)) as report:
-        return problem, split, train_original(problem, split, chosen.seed, report, device=device, **options)
+        return original_model(problem, split, chosen.seed, file, report, replicas=replicas, **how)
 
 
 def computed(chosen: ProblemRun) -> dict[str, Any]:
@@ -194,6 +216,23 @@ def refuse_file(folder: Path) -> None:
     """Raise if the output folder is a file."""
     if folder.exists() and not folder.is_dir():
         raise GradPivotError(f"{folder} is a file; name a folder with --out")
+
+
+@contextmanager
+def output_folder(folder: Path) -> Iterator[None]:
+    """Hold the output folder for the command, so that no other one writes there; the first process holds it for all.
+
+    Raises:
+        GradPivotError: If it is a file, cannot be written, or another command is using it.
+    """
+    from gradpivot.runtime import exclusive
+
+    refuse_file(folder)
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise GradPivotError(f"{folder} cannot be written: no write access to {existing}; choose another with --out")
+    with exclusive(folder) if is_first() else nullcontext():
+        yield
 
 
 def set_threads(threads: int) -> None:

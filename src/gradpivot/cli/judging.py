@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradpivot.cli.console import bar, say_one, wants_progress
 from gradpivot.cli.dispatch import run
-from gradpivot.cli.inputs import device_named, problem_of, refuse_file, set_threads, split_of
+from gradpivot.cli.inputs import device_named, output_folder, problem_of, set_threads, split_of
 from gradpivot.cli.options.running import JudgeOptions
 from gradpivot.cli.torchrun import is_first
 from gradpivot.errors import GradPivotError
@@ -34,9 +34,13 @@ KEPT = "classifier.safetensors"
 @run.register
 def _(chosen: JudgeOptions) -> int:
     """Draw samples from every model, score them, and save scores and pictures."""
+    with output_folder(chosen.out):
+        return _judge(chosen)
+
+
+def _judge(chosen: JudgeOptions) -> int:
     from gradpivot.runtime import environment, write_text
 
-    refuse_file(chosen.out)
     set_threads(chosen.threads)
     device, problem = device_named(chosen.device), problem_of(chosen)
     judging = _judging(problem, chosen)

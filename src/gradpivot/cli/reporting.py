@@ -7,6 +7,7 @@ from pathlib import Path
 from gradpivot.cli import options
 from gradpivot.cli.console import say, scores_line
 from gradpivot.cli.dispatch import run
+from gradpivot.cli.inputs import output_folder
 from gradpivot.cli.tracing import write_comparison
 from gradpivot.errors import GradPivotError
 
@@ -31,14 +32,17 @@ def _(chosen: options.ReportOptions) -> int:
     is_run = chosen.results.is_dir() and (folder / "metrics.json").exists()
     if not chosen.results.is_dir() or ((folder / "results.json").exists() and not is_run):
         file = folder / "results.json" if chosen.results.is_dir() else chosen.results
-        write_comparison(Comparison.load(file), out, False)
+        found = Comparison.load(file)
+        with output_folder(out):
+            write_comparison(found, out, False)
         return 0
     if not is_run:
         raise GradPivotError(_no_results(folder))
     comparison = read_run(folder)
     (point,) = comparison.frontiers[0].points
     if isinstance(point.scores, Scores) and not point.diverged:
-        write_comparison(comparison, out, False)
+        with output_folder(out):
+            write_comparison(comparison, out, False)
         return 0
     say(
         f"before  {scores_line(comparison.original.scores, comparison.kind)}",
@@ -54,7 +58,8 @@ def _rebuild_audit(folder: Path, out: Path) -> int:
     from gradpivot.report import audit_lines, read_audit, write_audit
 
     record = read_audit(folder / "audit.json")
-    _, page = write_audit(record, out)
+    with output_folder(out):
+        _, page = write_audit(record, out)
     say(*audit_lines(record), f"The page is {page}")
     return 0
 

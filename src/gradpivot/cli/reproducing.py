@@ -8,7 +8,7 @@ import json
 from gradpivot.cli import options
 from gradpivot.cli.console import bar, counted, say_one, say_sweep, wants_progress
 from gradpivot.cli.dispatch import run
-from gradpivot.cli.inputs import refuse_file, set_threads, split_of
+from gradpivot.cli.inputs import output_folder, refuse_file, set_threads, split_of
 from gradpivot.cli.interrupt import terminating
 from gradpivot.cli.tracing import save_drawn, study
 
@@ -17,12 +17,16 @@ __all__: list[str] = []
 
 @run.register
 def _(chosen: options.ReproduceToyOptions) -> int:
+    with output_folder(chosen.out):
+        return _toy(chosen)
+
+
+def _toy(chosen: options.ReproduceToyOptions) -> int:
     from gradpivot.experiments import run_toy
 
     set_threads(chosen.threads)
     with bar("Toy, over seeds", wants_progress(chosen.json)) as report:
         outcome = run_toy(chosen.seed, chosen.seeds, report)
-    chosen.out.mkdir(parents=True, exist_ok=True)
     from gradpivot.report import toy_figure
     from gradpivot.runtime import write_text
 
@@ -35,6 +39,11 @@ def _(chosen: options.ReproduceToyOptions) -> int:
 
 @run.register
 def _(chosen: options.ReproduceDigitsOptions) -> int:
+    with output_folder(chosen.out):
+        return _digits(chosen)
+
+
+def _digits(chosen: options.ReproduceDigitsOptions) -> int:
     from gradpivot.experiments import digits, study_series
     from gradpivot.report import summary, summary_markdown
     from gradpivot.runtime import write_text
@@ -70,11 +79,15 @@ def _(chosen: options.ReproduceDdpmOptions) -> int:
 
 @run.register
 def _(chosen: options.ReproduceVaeOptions) -> int:
+    with output_folder(chosen.out):
+        return _vae(chosen)
+
+
+def _vae(chosen: options.ReproduceVaeOptions) -> int:
     from gradpivot.experiments import run_vae, vae_recipe
     from gradpivot.report import latent_figure, latent_markdown, save_latent_animation
     from gradpivot.runtime import write_text
 
-    refuse_file(chosen.out)
     set_threads(chosen.threads)
     recipe = vae_recipe(chosen.preset, chosen.protocol)
     if chosen.values:

@@ -25,9 +25,9 @@ from gradpivot.cli.inputs import (
     check_options,
     computed,
     device_named,
+    output_folder,
     prepare,
     problem_of,
-    refuse_file,
     set_threads,
     split_of,
 )
@@ -47,20 +47,20 @@ __all__ = ["save_drawn", "study", "write_comparison"]
 def _(chosen: options.DemoOptions) -> int:
     from gradpivot.experiments import demo_series, digits
 
-    refuse_file(chosen.out)
     problem = digits()
     split = split_of(problem, classes=str(chosen.forget))
-    comparison = study(
-        problem,
-        split,
-        demo_series(),
-        chosen,
-        f"Forgetting the digit {chosen.forget}",
-        chosen.seed,
-        f"gradpivot demo --class {chosen.forget} --seed {chosen.seed} --threads {chosen.threads}",
-    )
-    write_comparison(comparison, chosen.out, chosen.json)
-    _keep_run(problem, split, chosen)
+    with output_folder(chosen.out):
+        comparison = study(
+            problem,
+            split,
+            demo_series(),
+            chosen,
+            f"Forgetting the digit {chosen.forget}",
+            chosen.seed,
+            f"gradpivot demo --class {chosen.forget} --seed {chosen.seed} --threads {chosen.threads}",
+        )
+        write_comparison(comparison, chosen.out, chosen.json)
+        _keep_run(problem, split, chosen)
     if not chosen.json:
         say(f"CUP at γ = 1 is kept with its weights: gradpivot audit {chosen.out / 'cup'}")
     return 0
@@ -76,10 +76,14 @@ def _keep_run(problem: Problem, split: ForgetSplit, chosen: options.DemoOptions)
     if (out / "metrics.json").exists():
         return
     original = original_model(problem, split, chosen.seed, chosen.out / f"original-{chosen.seed}.safetensors")
-    prepared = problem.prepared(original, split, CUP(gamma=1.0), seed=chosen.seed)
+    checkpoint = chosen.out / "checkpoint.pt"
+    prepared = problem.prepared(
+        original, split, CUP(gamma=1.0), seed=chosen.seed, checkpoint=checkpoint, keep_checkpoint=True
+    )
     config = {"problem": problem.name, "seed": chosen.seed, "threads": chosen.threads, "classes": str(chosen.forget)}
     save_weights(original, out / "original.safetensors", {"problem": problem.name, "seed": chosen.seed})
     write_run(out, {**config, **prepared.method.to_dict()}, split, prepared.run(), prepared.original())
+    checkpoint.unlink(missing_ok=True)
 
 
 @run.register
@@ -93,14 +97,21 @@ def _(chosen: options.TraceOptions) -> int:
     parse_conditions(chosen.pick or {}, known)
     check_metric(chosen.best, known)
 
+    from gradpivot.api import over_knob
+
+    over_knob(chosen.method, values=chosen.values or None)
+    _check_quick(chosen)
+    with output_folder(chosen.out):
+        return _trace(chosen)
+
+
+def _trace(chosen: options.TraceOptions) -> int:
+    """Run the method at every value, or a quick trace."""
     from gradpivot.api import check_traceable, over_knob
     from gradpivot.methods import make_method
     from gradpivot.models import save_weights
     from gradpivot.sweep import Runs, run_study
 
-    over_knob(chosen.method, values=chosen.values or None)
-    _check_quick(chosen)
-    refuse_file(chosen.out)
     if (chosen.out / "metrics.json").exists():
         raise GradPivotError(f"{chosen.out} already holds a finished run; name another folder with --out")
     check_traceable(problem_of(chosen).scorer())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import tempfile
@@ -28,18 +29,20 @@ from gradpivot.cli.inputs import (
     check_options,
     computed,
     device_named,
-    prepare,
+    load_split,
+    original_of,
+    output_folder,
     problem_of,
-    refuse_file,
     set_threads,
 )
 from gradpivot.cli.interrupt import terminating
-from gradpivot.cli.torchrun import device_of_process, joined
+from gradpivot.cli.torchrun import device_of_process, is_first, joined
 from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from gradpivot.data import ForgetSplit
     from gradpivot.evaluate import Scored
     from gradpivot.runs import Prepared
     from gradpivot.runtime import Replicas
@@ -53,16 +56,26 @@ _CHANCE_FACTOR = 1.2
 
 @run.register
 def _(chosen: options.TrainOptions) -> int:
-    from gradpivot.runs import everything, refuse_used, train_model, write_training
+    with output_folder(chosen.out):
+        return _train(chosen)
 
-    refuse_file(chosen.out)
-    refuse_used(chosen.out, chosen.overwrite)
+
+def _train(chosen: options.TrainOptions) -> int:
+    from gradpivot.runs import everything, finished_run, staged, train_model, write_training
+    from gradpivot.sweep import digest_of
+
+    device = device_named(chosen.device)
+    settings = {"evaluate_every": chosen.evaluate_every, **chosen.training.to_dict()}
+    config = {**_run_options(chosen, device), **settings}
+    request, checkpoint = digest_of(config), chosen.out / "checkpoint.pt"
+    if not chosen.overwrite and (metrics := finished_run(chosen.out, request)) is not None:
+        checkpoint.unlink(missing_ok=True)
+        return _say_finished(chosen, metrics)
     set_threads(chosen.threads)
-    device, problem = device_named(chosen.device), problem_of(chosen)
+    problem = problem_of(chosen)
     data = everything(problem)
     if chosen.model is not None:
         check_model(problem, data, chosen.model)
-    checkpoint = chosen.out / "checkpoint.pt"
     watched = watched_training(f"Training {problem.name}", chosen.training.epochs, chosen.json)
     with terminating(), watched as (progress, on_epoch):
         run_options = {
@@ -73,10 +86,8 @@ def _(chosen: options.TrainOptions) -> int:
         }
         run_options |= {"checkpoint": checkpoint, "checkpoint_seconds": chosen.checkpoint_every}
         trained = train_model(problem, chosen.training, data=data, device=device, **run_options)
-    settings = chosen.training.to_dict()
-    write_training(
-        chosen.out, {**_run_options(chosen, device), "evaluate_every": chosen.evaluate_every, **settings}, trained
-    )
+    with staged(chosen.out) as folder:
+        write_training(folder, config, trained, request)
     checkpoint.unlink(missing_ok=True)
     if chosen.json:
         say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
@@ -95,7 +106,7 @@ def _(chosen: options.UnlearnOptions) -> int:
     aimed = chosen.until is not None or chosen.keep is not None
     targets = Targets.read(chosen.until, chosen.keep) if aimed else None
     kind = device_named(chosen.device)
-    with joined(kind) as replicas, nullcontext() if replicas.is_first else quiet():
+    with output_folder(chosen.out), joined(kind) as replicas, nullcontext() if replicas.is_first else quiet():
         return _unlearn(chosen, targets, kind, replicas)
 
 
@@ -148,21 +159,23 @@ def _(chosen: options.RerunOptions) -> int:
 def _unlearn(chosen: options.UnlearnOptions, targets: Targets | None, kind: str, replicas: Replicas) -> int:
     """Run a method, or search for a target. All processes compute; the first one writes and prints."""
     from gradpivot.cli.judging import scorer_in
-    from gradpivot.runs import refuse_used, write_run
-    from gradpivot.targets import Targeted, check_steerable, check_walkable, forget_checkpoints, unlearn_until
+    from gradpivot.runs import finished_run, staged, write_run
+    from gradpivot.targets import Targeted, check_steerable, check_walkable, unlearn_until
 
-    refuse_file(chosen.out)
-    refuse_used(chosen.out, chosen.overwrite)
     if targets is not None:
         check_walkable(chosen.method)
         check_steerable(targets, problem_of(chosen).scorer())
     device = device_of_process(kind)
-    problem, split, model = prepare(chosen, device, replicas)
+    problem, split = load_split(chosen)
+    request = _request(chosen, kind, split)
+    if not chosen.overwrite and (metrics := finished_run(chosen.out, request)) is not None:
+        _remove_checkpoints(chosen, replicas)
+        return _say_finished(chosen, metrics)
+    model = original_of(chosen, problem, split, device, replicas)
     # Samples are judged by class; a generator that forgets single records is scored by its losses.
     scorer = None
     if split.kind == "class" and problem.judging is not None:
         scorer = scorer_in(problem, chosen.out, device, chosen.classifier, quiet=chosen.json)
-    checkpoint = chosen.out / "checkpoint.pt"
     # If a process is lost, torchrun sends SIGTERM to the others; the one that noticed reports it.
     ending = terminating() if replicas.size == 1 else nullcontext()
     with ending, bar(chosen.method.title, wants_progress(chosen.json)) as report:
@@ -172,7 +185,7 @@ def _unlearn(chosen: options.UnlearnOptions, targets: Targets | None, kind: str,
             chosen.method,
             searches=targets is not None,
             progress=report,
-            checkpoint=checkpoint,
+            checkpoint=chosen.out / "checkpoint.pt",
             keep_checkpoint=True,
             replicas=replicas,
             scorer=scorer,
@@ -183,11 +196,10 @@ def _unlearn(chosen: options.UnlearnOptions, targets: Targets | None, kind: str,
     status = DIVERGED if result.diverged else UNMET if result.missed else 0
     if not replicas.is_first:
         return status
-    _save_original(model, chosen)
-    write_run(chosen.out, _config(chosen, kind, prepared.method), prepared.split, result, original)
-    checkpoint.unlink(missing_ok=True)
-    if targets is not None:
-        forget_checkpoints(checkpoint, replicas)
+    with staged(chosen.out) as folder:
+        _save_original(model, chosen, folder)
+        write_run(folder, _config(chosen, kind, prepared.method), prepared.split, result, original, request)
+    _remove_checkpoints(chosen, replicas)
     if chosen.json:
         say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
     else:
@@ -196,6 +208,46 @@ def _unlearn(chosen: options.UnlearnOptions, targets: Targets | None, kind: str,
             say(result.verdict)
     say_shortfall(result)
     return status
+
+
+def _request(chosen: options.UnlearnOptions, kind: str, split: ForgetSplit) -> str:
+    """A digest of what the options ask for: settings, what to forget, and the content of given weights."""
+    from gradpivot.sweep import digest_of
+
+    asked = {name: getattr(chosen, name) for name in ("map", "until", "keep")}
+    given = {name: getattr(chosen, name) for name in ("weights", "classifier")}
+    files = {name: _file_digest(path) for name, path in given.items() if path is not None and path.is_file()}
+    return digest_of([_run_options(chosen, kind), chosen.method.to_dict(), asked, files, split.hash])
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _say_finished(chosen: options.UnlearnOptions | options.TrainOptions, metrics: dict[str, Any]) -> int:
+    """Report that the folder holds this very run; returns the status of that run."""
+    missed = metrics.get("missed")
+    if is_first():
+        if chosen.json:
+            say_json((chosen.out / "metrics.json").read_text(encoding="utf-8"))
+        else:
+            say(f"{chosen.out} already holds this run{f': {missed}' if missed else ''}; --overwrite repeats it")
+    return DIVERGED if metrics["diverged"] else UNMET if missed else 0
+
+
+def _remove_checkpoints(chosen: options.UnlearnOptions, replicas: Replicas) -> None:
+    """Remove what a finished run needed to resume."""
+    from gradpivot.targets import forget_checkpoints
+
+    if not replicas.is_first:
+        return
+    checkpoint = chosen.out / "checkpoint.pt"
+    checkpoint.unlink(missing_ok=True)
+    forget_checkpoints(checkpoint, replicas)
+    for suffix in ("safetensors", "pt"):
+        for path in chosen.out.glob(f"original-{'[0-9a-f]' * 16}.{suffix}"):
+            path.unlink(missing_ok=True)
 
 
 def _original_scores(prepared: Prepared) -> Scored:
@@ -214,13 +266,13 @@ def _original_scores(prepared: Prepared) -> Scored:
     return scores
 
 
-def _save_original(model: nn.Module, chosen: options.UnlearnOptions) -> None:
+def _save_original(model: nn.Module, chosen: options.UnlearnOptions, folder: Path) -> None:
     from gradpivot.models import save_weights
 
     facts = {"problem": chosen.problem, "seed": chosen.seed}
     if chosen.model is not None:
         facts["model"] = chosen.model
-    save_weights(model, chosen.out / "original.safetensors", facts)
+    save_weights(model, folder / "original.safetensors", facts)
 
 
 def _config(chosen: options.UnlearnOptions, kind: str, method: Any) -> dict[str, Any]:

@@ -1,14 +1,15 @@
 from .checks import check_fits as check_fits, check_run as check_run, check_scorable as check_scorable
 from .folder import (
+    finished_run as finished_run,
     read_config as read_config,
     read_metrics as read_metrics,
     read_run as read_run,
-    refuse_used as refuse_used,
+    staged as staged,
     write_run as write_run,
     write_training as write_training,
 )
 from .keys import record_key as record_key
-from .original import original_model as original_model, train_original as train_original
+from .original import original_file as original_file, original_model as original_model, train_original as train_original
 from .result import Result as Result
 from .run import (
     Options as Options,

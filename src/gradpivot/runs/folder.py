@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,34 +23,68 @@ if TYPE_CHECKING:
     from gradpivot.runs.run import Result
     from gradpivot.runs.training import Trained
 
-__all__ = ["read_config", "read_metrics", "read_run", "refuse_used", "write_run", "write_training"]
+__all__ = ["finished_run", "read_config", "read_metrics", "read_run", "staged", "write_run", "write_training"]
 
 RUN_SCHEMA = "gradpivot.run/1"
 TRAINING_SCHEMA = "gradpivot.training/1"
+_STAGING = ".new"
 
 
-def refuse_used(folder: Path, overwrite: bool) -> None:
-    """Raise if the folder already holds a finished run and ``overwrite`` is False, or is not writable."""
-    if not overwrite and (folder / "metrics.json").exists():
-        raise GradPivotError(
-            f"{folder} already holds a finished run{_shortfall(folder)}; choose another folder with --out, or pass "
-            f"--overwrite"
-        )
-    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise GradPivotError(f"{folder} cannot be written: no write access to {existing}; choose another with --out")
+def finished_run(folder: Path, request: str) -> dict[str, Any] | None:
+    """The metrics of the finished run in a folder; None if it has none.
 
+    Args:
+        folder: The run folder.
+        request: What the run was asked for, as given to :func:`write_run`.
 
-def _shortfall(folder: Path) -> str:
-    """What a finished run missed, in brackets; empty if nothing, or if its file cannot be read."""
+    Raises:
+        GradPivotError: If the folder holds a run with another request.
+    """
+    if not (folder / "metrics.json").exists():
+        return None
     try:
-        missed = parse_json((folder / "metrics.json").read_text(encoding="utf-8")).get("missed")
+        found = parse_json((folder / "metrics.json").read_text(encoding="utf-8"))
+        same, missed = found.get("request") == request, found.get("missed")
     except (OSError, ValueError, AttributeError):
-        return ""
-    return f" ({missed})" if missed else ""
+        found, same, missed = {}, False, None
+    if not same:
+        raise GradPivotError(
+            f"{folder} already holds a finished run with other settings{f' ({missed})' if missed else ''}; choose "
+            f"another folder with --out, or pass --overwrite"
+        )
+    # A kill at the end of staged() leaves it.
+    shutil.rmtree(folder / _STAGING, ignore_errors=True)
+    metrics: dict[str, Any] = found
+    return metrics
 
 
-def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, result: Result, original: Scored) -> None:
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder for a run's files, which move to ``folder`` when the block succeeds.
+
+    Until then an earlier run in ``folder`` is intact. It loses its ``metrics.json`` first and the new one comes last,
+    so the files of two runs never pass as one.
+    """
+    new = folder / _STAGING
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    try:
+        yield new
+        (folder / "metrics.json").unlink(missing_ok=True)
+        for path in sorted(new.iterdir(), key=lambda path: path.name == "metrics.json"):
+            path.replace(folder / path.name)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def write_run(
+    folder: Path,
+    config: Mapping[str, Any],
+    split: ForgetSplit,
+    result: Result,
+    original: Scored,
+    request: str | None = None,
+) -> None:
     """Write a run folder. ``metrics.json`` is written last, so a folder that has it is complete.
 
     Args:
@@ -58,6 +93,7 @@ def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, resul
         split: The data to forget and to retain.
         result: The result of the run.
         original: The scores of the original model.
+        request: Identifies what the run was asked for, for :func:`finished_run`.
     """
     from gradpivot.models import save_weights
 
@@ -71,6 +107,7 @@ def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, resul
         result.pictures.save(folder / "samples.png")
     metrics = {
         "schema": RUN_SCHEMA,
+        "request": request,
         "label": result.method.label,
         "scores": result.scores.to_dict(),
         "original": original.to_dict(),
@@ -84,8 +121,8 @@ def write_run(folder: Path, config: Mapping[str, Any], split: ForgetSplit, resul
     write_text(folder / "metrics.json", _json(metrics))
 
 
-def write_training(folder: Path, config: Mapping[str, Any], trained: Trained) -> None:
-    """Write the folder of a training run. ``metrics.json`` is written last, so a folder that has it is complete."""
+def write_training(folder: Path, config: Mapping[str, Any], trained: Trained, request: str | None = None) -> None:
+    """Write the folder of a training run, as :func:`write_run` does; ``metrics.json`` is written last."""
     from gradpivot.models import save_weights
 
     facts = {name: value for name, value in trained.provenance.items() if name != "environment"}
@@ -98,6 +135,7 @@ def write_training(folder: Path, config: Mapping[str, Any], trained: Trained) ->
     )
     metrics = {
         "schema": TRAINING_SCHEMA,
+        "request": request,
         "label": trained.recipe.label,
         "test_accuracy": trained.test_accuracy,
         "test_loss": trained.test_loss,

@@ -1,9 +1,15 @@
-from .atomic import replacing as replacing, write_text as write_text
+from .atomic import (
+    create_text as create_text,
+    remove_stale as remove_stale,
+    replacing as replacing,
+    write_text as write_text,
+)
 from .importing import (
     describe_error as describe_error,
     import_path as import_path,
     load_entry_point as load_entry_point,
 )
+from .locking import exclusive as exclusive
 from .modes import evaluating as evaluating
 from .parallel import Gradient as Gradient, Part as Part, Replicas as Replicas, Side as Side
 from .parsing import (
@@ -13,6 +19,7 @@ from .parsing import (
     parse_json as parse_json,
     parse_yaml as parse_yaml,
 )
+from .processes import host_name as host_name, process_start as process_start
 from .progress import (
     LOG_SECONDS as LOG_SECONDS,
     LogLines as LogLines,

@@ -27,7 +27,7 @@ _PACKAGES = (
 # Data has its own digest.
 NOT_HASHED = frozenset((
     "cli", "results", "report", "sweep", "testing",
-    "atomic", "parsing", "progress", "provenance", "folder", "download", "pickled", "png",
+    "atomic", "locking", "parsing", "processes", "progress", "provenance", "folder", "download", "pickled", "png",
 ))  # fmt: skip
 ALWAYS_HASHED = frozenset(("work",))
 """Files in those folders that do compute numbers."""

@@ -135,6 +135,7 @@ class Runs:
 
     def __init__(self, folder: Path) -> None:
         self._records, self._models = Records(folder / "runs"), folder / "models"
+        self._folder = folder
 
     @property
     def damaged(self) -> list[Path]:
@@ -144,7 +145,10 @@ class Runs:
     def point(self, prepared: Prepared, *, keep_model: bool = False) -> Point:
         """The run's point, from its record or by running it; ``keep_model`` saves the weights for :meth:`result`."""
         known = self._records.get(prepared.record_key)
-        return self._run(prepared, keep_model).point() if known is None else Point.from_dict(known)
+        if known is None:
+            return self._run(prepared, keep_model).point()
+        self._checkpoint(prepared).unlink(missing_ok=True)
+        return Point.from_dict(known)
 
     def result(self, prepared: Prepared) -> Result:
         """The full result with its model, from record and weights, or by running it if these are missing."""
@@ -167,11 +171,17 @@ class Runs:
         )
 
     def _run(self, prepared: Prepared, keep_model: bool) -> Result:
-        result = prepared.run()
+        checkpoint = self._checkpoint(prepared)
+        running = replace(prepared.running, checkpoint=checkpoint, keep_checkpoint=True)
+        result = replace(prepared, running=running).run()
         if keep_model:
             save_weights(result.model, self._weights(prepared), {"method": result.method.label})
         self._records.put(prepared.record_key, {**result.point().to_dict(), "note": result.note})
+        checkpoint.unlink(missing_ok=True)
         return result
+
+    def _checkpoint(self, prepared: Prepared) -> Path:
+        return self._folder / f"{prepared.record_key}.checkpoint.pt"
 
     def _weights(self, prepared: Prepared) -> Path:
         return self._models / f"{prepared.record_key}.safetensors"

@@ -91,6 +91,7 @@ class Sweep:
         self._store, self._engine, self._judge = store, engine, judge
         self._cells = {cell.key: cell for cell in cells}
         finished = store.done(list(self._cells))
+        store.remove_checkpoints(finished)
         self._missing: dict[str, Cell] = {k: c for k, c in self._cells.items() if k not in finished}
         self._clock = Clock(engine)
         self.state = State(

@@ -267,7 +267,7 @@ def test_a_reference_is_retrained_or_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("classes", "said"),
     [
-        ("0-999999999", "the range '0-999999999' has more than 100,000 classes; write 3, or 3,5, or 0-4"),
+        ("0-999999999", "'0-999999999' has more than 100,000 classes; write 3, or 3,5, or 0-4"),
         ("9-1", "the range '9-1' goes down; write 3, or 3,5, or 0-4"),
         ("a", "cannot read the classes 'a'; write 3, or 3,5, or 0-4"),
         ("3-", "cannot read the classes '3-'"),

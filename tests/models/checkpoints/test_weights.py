@@ -4,13 +4,11 @@ import errno
 
 import pytest
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 
 from gradpivot.errors import GradPivotError
 from gradpivot.loop.checkpoint import Checkpoint
-from gradpivot.models.checkpoints import weights
 from gradpivot.models.checkpoints.foreign import load_foreign
 from gradpivot.models.checkpoints.weights import (
     check_constants,
@@ -58,9 +56,9 @@ def test_what_cannot_be_loaded_is_explained(tmp_path):
 
 def test_a_full_disk_is_an_os_error_whoever_writes(tmp_path, monkeypatch):
     def full(*_: object, **__: object) -> None:
-        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(weights, "save_file", full)
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
     with pytest.raises(OSError, match="No space left") as caught:
         save_weights(trained(), tmp_path / "w.safetensors")
     assert caught.value.errno == errno.ENOSPC

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gradpivot.errors import GradPivotError
+from gradpivot.report.audit import files
 from gradpivot.report.audit.files import read_audit, write_audit
 from made_audit import made_attacks, made_audit
 
@@ -21,6 +22,14 @@ def test_an_audit_survives_the_round_trip(tmp_path: Path) -> None:
     assert [path.name for path in files] == ["audit.json", "audit.html"]
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["audit.html", "audit.json"]
     assert read_audit(tmp_path / "new") == read_audit(files[0]) == record
+
+
+def test_a_folder_with_the_json_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill between the files left an audit without a page, which was not repeated."""
+    monkeypatch.setattr(files, "render_audit", lambda _: pytest.fail("killed"))
+    with pytest.raises(pytest.fail.Exception):
+        write_audit(made_audit(), tmp_path)
+    assert not (tmp_path / "audit.json").exists()
 
 
 def test_the_same_audit_gives_the_same_bytes(tmp_path: Path) -> None:

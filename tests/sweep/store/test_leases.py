@@ -11,6 +11,7 @@ from multiprocessing import get_context
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from gradpivot.runtime import process_start
 from gradpivot.sweep import Store
 from gradpivot.sweep.store import leases
 from made_records import finished_run
@@ -46,15 +47,15 @@ def test_a_live_process_keeps_its_claims_however_long_it_sleeps(store, monkeypat
 
 def test_a_number_that_came_again_is_another_process(store, monkeypatch):
     other = Store(store.folder)
-    began = leases._began(os.getpid())
-    monkeypatch.setattr(leases, "_began", lambda pid: began - 1)
+    began = process_start(os.getpid())
+    monkeypatch.setattr(leases, "process_start", lambda pid: began - 1)
     store.claim(["a"], 1)
     monkeypatch.undo()
     assert other.claim(["a"], 1) == ["a"]
 
 
 def test_a_claim_lapses_without_a_heartbeat(store, monkeypatch):
-    monkeypatch.setattr(leases, "_began", lambda pid: 0)  # a system that does not tell when a process began
+    monkeypatch.setattr(leases, "process_start", lambda pid: 0)  # a system that does not tell when a process began
     other = Store(store.folder)
     store.claim(["a", "b"], 2)
     now = time.time()
@@ -83,7 +84,7 @@ def test_a_dead_processes_claim_is_taken_at_once(store):
 
 
 def test_a_claim_of_another_machine_waits_for_its_lease(store, monkeypatch):
-    monkeypatch.setattr(leases.socket, "gethostname", lambda: "elsewhere")
+    monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
     far = Store(store.folder)
     monkeypatch.setattr(leases.os, "getpid", lambda: 2**22 + 7)
     far.claim(["a"], 1)
@@ -93,10 +94,10 @@ def test_a_claim_of_another_machine_waits_for_its_lease(store, monkeypatch):
 
 def test_so_does_one_of_a_container_that_has_this_machines_name(store, monkeypatch):
     """It may be alive: its processes cannot be seen from here."""
-    monkeypatch.setattr(leases.Path, "readlink", lambda path: "pid:[1]")
+    monkeypatch.setattr("pathlib.Path.readlink", lambda path: "pid:[1]")
     other = Store(store.folder)
     monkeypatch.setattr(leases.os, "getpid", lambda: 2**22 + 7)
-    monkeypatch.setattr(leases, "_began", lambda pid: 5)
+    monkeypatch.setattr(leases, "process_start", lambda pid: 5)
     other.claim(["a"], 1)
     monkeypatch.undo()
     assert store.claim(["a"], 1) == []

@@ -5,6 +5,7 @@ The content must match the catalogue's digests before it is moved into the cache
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -75,10 +76,12 @@ def get(
         raise GradPivotError(f"there is no file or folder {given}")
     folder = data_folder() / name
     # Before locking, which fails in a read-only shared cache.
-    if (there := _sound(name)) is not None:
+    if (there := _sound(name)) is not None and not (os.access(folder, os.W_OK) and _has_leftovers(folder, known)):
         return there, True
     with locked(folder, lambda: notify(f"another process is downloading {name}; waiting for it")):
         if (there := _sound(name) or _adopted(known)) is not None:
+            _clean(folder)
+            _remove_downloads(folder, known)
             return there, True
         _clean(folder)
         if given is not None:
@@ -215,16 +218,30 @@ def _needed(known: Entry) -> str:
     return f"{', '.join(known.digests)}, or an archive of them"
 
 
+def _has_leftovers(folder: Path, known: Entry) -> bool:
+    """Whether a process was killed before it removed its downloads and temporary files."""
+    return any(path.exists() for path in _downloads(folder, known)) or any(True for _ in _temporary(folder))
+
+
 def _remove_downloads(folder: Path, known: Entry) -> None:
-    for wanted in known.official:
-        for name in (wanted.file, f"{wanted.file}.part"):
-            (folder / name).unlink(missing_ok=True)
+    for path in _downloads(folder, known):
+        path.unlink(missing_ok=True)
+
+
+def _downloads(folder: Path, known: Entry) -> list[Path]:
+    return [folder / name for wanted in known.official for name in (wanted.file, f"{wanted.file}.part")]
 
 
 def _clean(folder: Path) -> None:
     """Remove temporary files of killed processes, but keep partial downloads to resume."""
-    for path in folder.glob(".package-*"):
-        shutil.rmtree(path, ignore_errors=True)
-    for path in (*folder.glob(".*.*"), *folder.glob("tmp*")):
-        if path.is_file():
+    for path in list(_temporary(folder)):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
             path.unlink()
+
+
+def _temporary(folder: Path) -> Iterator[Path]:
+    """Temporary files of ours and of pooch, and folders of package clients."""
+    yield from folder.glob(".package-*")
+    yield from (path for pattern in (".*.*", "tmp*") for path in folder.glob(pattern) if path.is_file())

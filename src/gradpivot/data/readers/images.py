@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,19 +74,13 @@ def read_arrays(known: Entry, path: Path) -> Arrays:
 
 def write_arrays(known: Entry, arrays: Arrays, path: Path) -> None:
     """Write the four arrays atomically."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     check_form(known, arrays)
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     with replacing(path) as temporary:
-        try:
-            save_file(contiguous, temporary, metadata={"gradpivot": known.name})
-        except SafetensorError as error:
-            # safetensors wraps the operating system's error; callers expect OSError.
-            if "No space left" in str(error):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
-            raise
+        # Not save_file: it writes to a temporary file of its own, which a kill leaves for good.
+        temporary.write_bytes(save(contiguous, metadata={"gradpivot": known.name}))
 
 
 def check_form(known: Entry, arrays: Mapping[str, np.ndarray]) -> None:

@@ -114,13 +114,13 @@ class FeatureStatistics:
             path: File to write.
             facts: Origin of the images, such as the data digest and the classes; checked by :meth:`load`.
         """
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
         from gradpivot.runtime import replacing
 
         metadata = {"features": self.features, "n": str(self.n), "facts": json.dumps(dict(facts or {}), sort_keys=True)}
         with replacing(path) as temporary:
-            save_file({"mean": self.mean, "squares": self._squares}, temporary, metadata=metadata)
+            temporary.write_bytes(save({"mean": self.mean, "squares": self._squares}, metadata=metadata))
 
     @classmethod
     def load(cls, path: str | Path, features: str, facts: Mapping[str, Any] | None = None) -> FeatureStatistics:

@@ -203,9 +203,10 @@ def numbers_in(text: Any) -> tuple[int, ...]:
             low, high = int(first), int(last if dash else first)
         except ValueError:
             raise GradPivotError(f"cannot read the classes {_shown(text)}; {_FORM}") from None
-        if not 0 <= high - low < _MAX_CLASSES - len(found):
-            size = f"has more than {_MAX_CLASSES:,} classes" if high > low else "goes down"
-            raise GradPivotError(f"the range {_shown(part.strip())} {size}; {_FORM}")
+        if high < low:
+            raise GradPivotError(f"the range {_shown(part.strip())} goes down; {_FORM}")
+        if high - low >= _MAX_CLASSES - len(found):
+            raise GradPivotError(f"{_shown(text)} has more than {_MAX_CLASSES:,} classes; {_FORM}")
         found += range(low, high + 1)
     return tuple(dict.fromkeys(found))
 

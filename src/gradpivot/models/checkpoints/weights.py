@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 from gradpivot.errors import GradPivotError
@@ -35,13 +33,8 @@ def save_weights(model: nn.Module, path: str | Path, facts: Mapping[str, Any] | 
     if unsaved := constants(model):
         metadata["constants"] = json.dumps(unsaved, sort_keys=True)
     with replacing(path) as temporary:
-        try:
-            save_file(state, temporary, metadata=metadata)
-        except SafetensorError as error:
-            # safetensors wraps the operating system's error; callers expect OSError.
-            if "No space left" in str(error):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
-            raise
+        # Not save_file: it writes to a temporary file of its own, which a kill leaves for good.
+        temporary.write_bytes(save(state, metadata=metadata))
 
 
 def load_weights(model: nn.Module, path: str | Path, expected: Mapping[str, Any] | None = None) -> dict[str, Any]:

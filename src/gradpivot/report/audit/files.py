@@ -20,13 +20,17 @@ _JSON, _PAGE = "audit.json", "audit.html"
 
 
 def write_audit(record: AuditRecord, folder: str | Path) -> list[Path]:
-    """Write ``audit.json`` and ``audit.html`` atomically; returns both paths. NaN and infinity become null."""
+    """Write ``audit.html`` and ``audit.json`` atomically; returns both paths. NaN and infinity become null.
+
+    ``audit.json`` is written last, so a folder that has it is complete.
+    """
     values = _finite(record.to_dict())
     text = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
     data, page = Path(folder) / _JSON, Path(folder) / _PAGE
+    write_html(page, render_audit(record))
     # Lone surrogates, as in undecodable file names, are not valid UTF-8.
     write_text(data, text.encode("utf-8", "replace").decode("utf-8"))
-    return [data, write_html(page, render_audit(record))]
+    return [data, page]
 
 
 def read_audit(path: str | Path) -> AuditRecord:

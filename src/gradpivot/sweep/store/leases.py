@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 import uuid
 from collections.abc import Iterable
-from pathlib import Path
 
+from gradpivot.runtime import host_name, process_start
 from gradpivot.sweep.store.index import Index
 
 __all__ = ["LEASE_SECONDS", "TABLE", "Leases"]
@@ -31,7 +30,7 @@ class Leases:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._owner = f"{_host()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._owner = f"{host_name()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     def claim(self, keys: Iterable[str], most: int) -> list[str]:
         """Claim up to ``most`` free ``keys`` until we finish them, release them or die."""
@@ -44,7 +43,7 @@ class Leases:
                 if key not in held or _expired(*held[key]):
                     taken.append(key)
             until = time.time() + LEASE_SECONDS
-            me = (self._owner, _host(), os.getpid(), _began(os.getpid()) or 0, until)
+            me = (self._owner, host_name(), os.getpid(), process_start(os.getpid()) or 0, until)
             index.executemany("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)", [(key, *me) for key in taken])
         return taken
 
@@ -75,30 +74,6 @@ def _expired(owner: str, host: str, pid: int, began: int, until: float) -> bool:
     """
     if not isinstance(pid, int) or not isinstance(until, float):
         return True
-    if began and host == _host():
-        return _began(pid) != began
+    if began and host == host_name():
+        return process_start(pid) != began
     return time.time() > until
-
-
-def _host() -> str:
-    """Host name and pid namespace: containers may share the name but not the processes."""
-    try:
-        seen = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        seen = ""
-    return f"{socket.gethostname()} {seen}".strip()
-
-
-def _began(pid: int) -> int | None:
-    """Start time of a process in kernel ticks; None if it is gone, 0 if the system has no /proc.
-
-    Pid and start time identify a process: pids are reused, and a killed process keeps its pid until its parent reaps
-    it (state Z).
-    """
-    try:
-        state, *rest = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except FileNotFoundError:
-        return None if Path("/proc/self/stat").exists() else 0
-    except OSError:
-        return None
-    return None if state == "Z" else int(rest[18])

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gradpivot.errors import GradPivotError
 from gradpivot.results import Record
-from gradpivot.runtime import parse_json, replacing, write_text
+from gradpivot.runtime import create_text, parse_json, remove_stale, replacing, write_text
 from gradpivot.sweep.store import leases
 from gradpivot.sweep.store.exchange import read_exported, write_exported
 from gradpivot.sweep.store.index import Index
@@ -55,6 +55,8 @@ class Store:
         self.id = self._open(create)
         self._index = Index(self.folder / "index.sqlite", _TABLES + leases.TABLE)
         self._leases = Leases(self._index)
+        if create:
+            self._remove_stale()
 
     @property
     def damaged(self) -> dict[Path, str]:
@@ -99,6 +101,12 @@ class Store:
     def checkpoint_path(self, key: str) -> Path:
         """Checkpoint file of a running job."""
         return self.folder / "checkpoints" / f"{key}.pt"
+
+    def remove_checkpoints(self, finished: Collection[str]) -> None:
+        """Remove the checkpoints of finished runs and originals, which a kill may leave."""
+        for path in (self.folder / "checkpoints").glob("*.pt"):
+            if path.stem in finished or self.original_path(path.stem).with_suffix(".sha256").exists():
+                path.unlink(missing_ok=True)
 
     # Records
 
@@ -210,10 +218,16 @@ class Store:
         """Release our claims and close the index."""
         try:
             self.release()
+            self._remove_stale()
         finally:
             self._index.close()
 
     # The folder
+
+    def _remove_stale(self) -> None:
+        """Remove the temporary files of killed sweeps and workers."""
+        for name in ("checkpoints", "originals"):
+            remove_stale(self.folder / name)
 
     def _open(self, create: bool) -> str:
         path = self.folder / "store.json"
@@ -225,7 +239,7 @@ class Store:
                     f"there is no store in {self.folder}; create one with "
                     f"'gradpivot sweep digits --store {self.folder}'"
                 )
-            _create_once(path, json.dumps({"schema": STORE_SCHEMA, "id": uuid.uuid4().hex}) + "\n")
+            create_text(path, json.dumps({"schema": STORE_SCHEMA, "id": uuid.uuid4().hex}) + "\n")
         try:
             content = parse_json(path.read_text(encoding="utf-8"))
             schema, identity = content["schema"], str(content["id"])
@@ -246,18 +260,3 @@ def _gc_disabled() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
-
-
-def _create_once(path: Path, text: str) -> None:
-    """Create a file atomically; if several processes try, the first one wins."""
-    mine = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    write_text(mine, text)
-    try:
-        path.hardlink_to(mine)
-    except FileExistsError:
-        pass
-    except OSError:
-        # Without hard links, the last process wins.
-        mine.replace(path)
-    finally:
-        mine.unlink(missing_ok=True)
