@@ -246,7 +246,7 @@ def test_the_same_weights_come_of_a_run_that_was_killed(tmp_path):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (TensorDataset(torch.zeros(0, 12), torch.zeros(0, dtype=torch.long)), "validation data are empty"),
+        (TensorDataset(torch.zeros(0, 12), torch.zeros(0, dtype=torch.long)), "validation set is empty"),
         (TensorDataset(torch.full((4, 12), torch.nan), torch.zeros(4, dtype=torch.long)), "not finite"),
     ],
 )
