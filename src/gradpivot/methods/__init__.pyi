@@ -5,6 +5,7 @@ from .cf_k import CFk as CFk
 from .cup import CUP as CUP
 from .dcgd import DCGD as DCGD
 from .delete import Delete as Delete
+from .epo import EPO as EPO
 from .eu_k import EUk as EUk
 from .ft import FT as FT
 from .ga import GA as GA
