@@ -228,8 +228,17 @@ EXPERIMENTS: dict[str, Experiment] = {
     "control-cifar10": Experiment(cost="2 h", run=_sweep("control-cifar10"), quick=False, data=("cifar10",)),
     "cifar10-small": Experiment(cost="4 h", run=_sweep("cifar10-small"), quick=False, data=("cifar10",)),
     "ddpm": Experiment(cost="2 h", run=_sweep("mnist-ddpm"), quick=False, data=("mnist",)),
+    "cifar10-class-cup": Experiment(
+        cost="1 h",
+        run=_sweep("cifar10-pretrained", "--protocols", "clean"),
+        quick=False,
+        data=("cifar10", "resnet18-cifar10"),
+    ),
     "cifar10-class": Experiment(
-        cost="6 h", run=_sweep("cifar10-pretrained"), quick=False, data=("cifar10", "resnet18-cifar10")
+        cost="5 h",
+        run=_sweep("cifar10-pretrained", "--protocols", "paper"),
+        quick=False,
+        data=("cifar10", "resnet18-cifar10"),
     ),
 }
 """In the order in which they run, cheap ones first."""
