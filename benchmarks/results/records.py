@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.results.page import Page, Records
@@ -19,6 +20,8 @@ _PROBLEMS = {
     "records-hardest": "digits, the 5 % most memorised records",
 }
 _DRAWN = ("records-digits", "records-tabular")
+_FIXED = ("epochs", "batch_size", "weight_decay", "max_epochs")
+"""Settings that benchmarks/records.py does not search."""
 _BEST, _BY_GRADIENTS = "CUP γ = 1", "CUP γ = 1, gradients (shrink=1)"
 
 
@@ -28,12 +31,20 @@ def _table(found: dict[str, Any]) -> str:
         ("method", "U-LiRA AUC (± error)", "TPR at 1 % FPR %", "KLoM, nats", "UA %", "RA %", "TA %",
          "TA change, points", "cost"),
         (
-            (row["method"], f"{row['auc']:.3f}" + (f" ± {row['auc_error']:.3f}" if row["auc_error"] else ""),
+            (_name(row), f"{row['auc']:.3f}" + (f" ± {row['auc_error']:.3f}" if row["auc_error"] else ""),
              percent(row["tpr"], 1), f"{row['klom']:.2f}", *(percent(row[name], 1) for name in ("ua", "ra", "ta")),
              f"{100 * (row['ta'] - retrained['ta']):+.1f}", "–" if row["cost"] is None else f"{row['cost']:.2f}")
             for row in found["rows"]
         ),
     )  # fmt: skip
+
+
+def _name(row: dict[str, Any]) -> str:
+    """The method, with the settings chosen for it if several were tried."""
+    if row.get("tried", 1) == 1:
+        return str(row["method"])
+    searched = (part for part in re.findall(r"(\w+=[^,)]+)", row["settings"]) if part.split("=")[0] not in _FIXED)
+    return f"{row['method']} ({', '.join(searched)})"
 
 
 def _row(found: dict[str, Any], name: str) -> dict[str, Any]:
@@ -90,7 +101,7 @@ def _figures(records: Records) -> dict[str, Figure]:
     panels = figure.subplots(1, len(_DRAWN))
     for axes, name in zip(panels, _DRAWN, strict=True):
         found = records.data(name)
-        steered = [row for row in found["rows"] if row["method"].startswith("CUP γ") and "shrink" not in row["method"]]
+        steered = [row for row in found["rows"] if re.fullmatch(r"CUP γ = [\d.]+", row["method"])]
         way = [_row(found, "Original"), *steered]
         axes.plot(
             [row["auc"] for row in way],
