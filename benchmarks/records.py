@@ -115,7 +115,7 @@ def steered(problem: Problem) -> dict[str, Method]:
         **{f"CUP γ = {gamma}": CUP(gamma=gamma) for gamma in _GAMMAS},
         "CUP γ = 1, gradients (shrink=1)": CUP(gamma=1, shrink=1),
         **{
-            f"CUP γ = 1, {share:.0%} of the epochs": CUP(gamma=1, training_epochs=round(share / CEILING * epochs))
+            f"CUP γ = 1, {100 * share:g} % of the epochs": CUP(gamma=1, training_epochs=round(share / CEILING * epochs))
             for share in _PASSES
         },
         **{f"CUP γ = 1, s = {s}": CUP(gamma=1, shrink=s) for s in _SHRINK},
