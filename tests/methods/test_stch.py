@@ -7,10 +7,13 @@ import torch
 
 from gradpivot import STCH, WS, ForgetSplit, unlearn
 from gradpivot.errors import GradPivotError
+from gradpivot.geometry import Gram
 from gradpivot.testing.contract import MethodContract
 from gradpivot.testing.problems import blobs, trained
 
 LOSSES = [(3.0, 0.2), (0.1, 2.0), (0.7, 0.7), (0.0, 0.0), (40.0, 1e-6)]
+GRAM = Gram(1.0, 1.0, 0.0)
+"""The weights do not depend on it."""
 
 
 class TestSTCH(MethodContract):
@@ -35,7 +38,7 @@ def derivative(method: STCH, losses: tuple[float, float], ideals: tuple[float, f
 def test_the_weights_are_the_derivative_of_the_scalarisation(losses, preference, smoothing):
     for ideals in ((0.0, 0.0), (-0.3, 0.1)):
         method = STCH(preference=preference, smoothing=smoothing, forget_ideal=ideals[0], retain_ideal=ideals[1])
-        assert method.weights(*losses) == pytest.approx(derivative(method, losses, ideals), rel=1e-9, abs=1e-300)
+        assert method.weights(GRAM, *losses) == pytest.approx(derivative(method, losses, ideals), rel=1e-9, abs=1e-300)
 
 
 @pytest.mark.parametrize("losses", LOSSES[:3])
@@ -43,25 +46,25 @@ def test_without_smoothing_only_the_worse_loss_counts(losses):
     """μ → 0 is the Tchebycheff scalarisation max_i w_i(L_i − z_i)."""
     method = STCH(preference=0.6, smoothing=1e-6)
     forget, retain = 0.6 * losses[0], 0.4 * losses[1]
-    assert method.weights(*losses) == ((0.6, 0.0) if forget > retain else (0.0, 0.4))
+    assert method.weights(GRAM, *losses) == ((0.6, 0.0) if forget > retain else (0.0, 0.4))
 
 
 @pytest.mark.parametrize("losses", LOSSES)
 def test_much_smoothing_is_a_weighted_sum(losses):
     """μ → ∞ with equal preference has WS's direction; w_i/2 in general."""
-    forget, retain = STCH(smoothing=1e9).weights(*losses)
+    forget, retain = STCH(smoothing=1e9).weights(GRAM, *losses)
     assert forget == pytest.approx(retain) == pytest.approx(0.25)
-    assert STCH(preference=0.2, smoothing=1e9).weights(*losses) == pytest.approx((0.1, 0.4))
+    assert STCH(preference=0.2, smoothing=1e9).weights(GRAM, *losses) == pytest.approx((0.1, 0.4))
 
 
 def test_balanced_losses_share_by_preference():
     """Where w_f·L_f = w_r·L_r both have half the softmax."""
-    assert STCH(preference=0.2).weights(0.8, 0.2) == pytest.approx((0.1, 0.4))
+    assert STCH(preference=0.2).weights(GRAM, 0.8, 0.2) == pytest.approx((0.1, 0.4))
 
 
 def test_extreme_losses_do_not_overflow():
     for losses in ((1e30, 0.0), (0.0, 1e30), (1e30, 1e30)):
-        assert all(math.isfinite(weight) for weight in STCH(smoothing=1e-12).weights(*losses))
+        assert all(math.isfinite(weight) for weight in STCH(smoothing=1e-12).weights(GRAM, *losses))
 
 
 def test_the_weights_reach_the_step():
@@ -80,7 +83,7 @@ def test_the_preference_orders_the_losses():
 
 
 def test_the_ideal_is_the_objectives_bound():
-    assert STCH(objective="negative_ce", forget_ideal=-10.0).weights(-5.0, 0.0)[0] > 0.4
+    assert STCH(objective="negative_ce", forget_ideal=-10.0).weights(GRAM, -5.0, 0.0)[0] > 0.4
     with pytest.raises(GradPivotError, match="objective negative_ce has no lower bound; set forget_ideal or use"):
         STCH(objective="negative_ce")
 

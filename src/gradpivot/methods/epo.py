@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry import Gram, Weights
-from gradpivot.methods.method import Descent, ForgettingDescent
+from gradpivot.methods.preference import PreferenceDescent
 from gradpivot.tasks import objective
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from gradpivot.data import ForgetSplit
-    from gradpivot.loop import Loop
-    from gradpivot.tasks import Task
 
 __all__ = ["EPO"]
 
@@ -26,7 +18,7 @@ _TINY = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class EPO(ForgettingDescent):
+class EPO(PreferenceDescent):
     """Exact preference: descends until w_f·L_f = w_r·L_r, then both losses together (Mahapatra & Rajan, 2020).
 
     Away from the preferred ratio, a step reduces the non-uniformity of the weighted losses without raising the larger
@@ -34,43 +26,20 @@ class EPO(ForgettingDescent):
     paper has a closed form.
 
     Attributes:
-        preference: Weight w_f of forgetting, in (0, 1); retaining has 1 − w_f.
         tolerance: Non-uniformity, a Kullback–Leibler divergence in nats, up to which the losses count as at the ratio.
     """
 
     name: ClassVar[str] = "epo"
     title: ClassVar[str] = "EPO"
-    knob: ClassVar[str | None] = "preference"
-    # Not −CE: the ratio needs losses that are not negative.
-    paper: ClassVar[Mapping[str, Any]] = Descent.paper
-    paper_space: ClassVar[Mapping[str, Sequence[Any]]] = {
-        "lr": (1e-3, 1e-2),
-        "preference": (0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
-    }
 
-    lr: float = 1e-2
-    preference: float = 0.5
     tolerance: float = 0.01
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("preference", gt=0, lt=1)
         self._check("tolerance", gt=0)
         bound = objective(self.objective).lower_bound
         if bound is None or bound < 0:
             raise GradPivotError(f"EPO: the objective {self.objective} can be negative; use unlikelihood")
-
-    def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
-        """Take one weighted step per batch."""
-        forgetting = objective(self.objective)
-        for batch in loop.paired_batches(model, task, split, self):
-            gradients = loop.gradients(
-                forget=partial(task.forget_loss, model, batch.forget, forgetting),
-                retain=partial(task.retain_loss, model, batch.retain),
-            )
-            assert gradients.forget_loss is not None
-            assert gradients.retain_loss is not None
-            loop.step(gradients, self.weights(gradients.gram, gradients.forget_loss, gradients.retain_loss))
 
     def weights(self, gram: Gram, forget_loss: float, retain_loss: float) -> Weights:
         """Weights of f and r, which add up to one."""
