@@ -137,9 +137,15 @@ def test_a_closed_stream_is_no_reason_to_fail(words, store):
     assert bool(done.stdout) == (">&-" not in words.replace("2>&-", "") and done.returncode == 0)
 
 
-def test_progress_that_nobody_reads_does_not_end_a_run():
-    reading, writing = os.pipe()
-    os.close(reading)
+@pytest.mark.parametrize("where", ["a reader that is gone", "/dev/full"])
+def test_progress_that_nobody_can_read_does_not_end_a_run(where):
+    if where == "/dev/full" and not Path(where).exists():
+        pytest.skip("only Linux has it")
+    if where == "/dev/full":
+        writing = os.open(where, os.O_WRONLY)
+    else:
+        reading, writing = os.pipe()
+        os.close(reading)
     code = (
         "import sys; from gradpivot.cli.streams import prepare_streams; prepare_streams()\n"
         "for _ in range(3): sys.stderr.write('x' * 100_000 + '\\n')\n"
