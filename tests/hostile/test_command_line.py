@@ -171,3 +171,15 @@ def test_the_umask_decides_who_may_read_a_run(mask, mode, folder):
     assert {path.name: oct(stat.S_IMODE(path.stat().st_mode) | mode) for path in files} == {
         path.name: oct(mode) for path in files
     }
+
+
+def test_a_run_of_others_cannot_replace_ones_own(folder, capsys):
+    """rerun takes the settings that determine a run from its folder, and nothing else."""
+    assert main(shlex.split(TOY)) == 0
+    with (folder / "out" / "config.yaml").open("a") as file:
+        file.write("overwrite: true\n")
+    assert main(shlex.split(f"{TOY} --epochs 1".replace("--out out", "--out mine"))) == 0
+    before = {path.name: path.read_bytes() for path in (folder / "mine").iterdir() if path.is_file()}
+    assert main(["rerun", "out", "--out", "mine"]) == 1
+    assert "mine already holds a finished run with other settings" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in (folder / "mine").iterdir() if path.is_file()} == before
