@@ -1,6 +1,6 @@
 """Kill commands with SIGKILL at random moments, repeat them until they are done, and compare the result.
 
-    python benchmarks/reliability.py [--kills 100] [--only sweep unlearn trace get] [--seed 0] [--json]
+    python -m benchmarks.reliability [--kills 100] [--only sweep unlearn trace get] [--seed 0] [--json]
 
 Each command runs once undisturbed. Then it is started in a new folder and killed, again and again, until an attempt
 finishes; then in the next folder, until it has had its share of the kills. The moment of a kill is random: four times
@@ -9,7 +9,8 @@ everything recorded before must still be there, byte for byte. At the end the nu
 those of the undisturbed run. ``data get`` downloads made images from a server on this machine.
 
 An attempt is a fork of a process that has imported the libraries, since most of a short run is its start.
-Exit status 1 if anything differs. Half an hour for 100 kills on one quiet core.
+It prints the commit and the counts, as in docs/reliability.md. Exit status 1 if anything differs. Half an hour for 100
+kills on one quiet core.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import hashlib
 import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import threading
@@ -332,6 +334,13 @@ def table(counts: list[Count]) -> str:
     return "\n".join("".join(f"{cell!s:<10}" for cell in row).rstrip() for row in (("", *columns), *rows))
 
 
+def commit() -> str:
+    """The commit of this file's repository; with + if something in it differs."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=7", "--exclude=*"]
+    done = subprocess.run(git, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
@@ -350,7 +359,8 @@ def main() -> int:
             share = round(left * SHARES[name] / sum(SHARES[other] for other in wanted[number:]))
             left -= share
             counts.append(disturbed(known[name], share, place, draw, lambda line: print(line, file=sys.stderr)))
-    print(json.dumps([asdict(count) for count in counts]) if chosen.json else table(counts))
+    shown = f"commit {commit()}, seed {chosen.seed}\n{table(counts)}"
+    print(json.dumps([asdict(count) for count in counts]) if chosen.json else shown)
     for note in (note for count in counts for note in count.notes):
         print(note, file=sys.stderr)
     return 0 if all(count.sound for count in counts) else 1

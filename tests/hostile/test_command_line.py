@@ -137,9 +137,15 @@ def test_a_closed_stream_is_no_reason_to_fail(words, store):
     assert bool(done.stdout) == (">&-" not in words.replace("2>&-", "") and done.returncode == 0)
 
 
-def test_progress_that_nobody_reads_does_not_end_a_run():
-    reading, writing = os.pipe()
-    os.close(reading)
+@pytest.mark.parametrize("where", ["a reader that is gone", "/dev/full"])
+def test_progress_that_nobody_can_read_does_not_end_a_run(where):
+    if where == "/dev/full" and not Path(where).exists():
+        pytest.skip("only Linux has it")
+    if where == "/dev/full":
+        writing = os.open(where, os.O_WRONLY)
+    else:
+        reading, writing = os.pipe()
+        os.close(reading)
     code = (
         "import sys; from gradpivot.cli.streams import prepare_streams; prepare_streams()\n"
         "for _ in range(3): sys.stderr.write('x' * 100_000 + '\\n')\n"
@@ -165,3 +171,15 @@ def test_the_umask_decides_who_may_read_a_run(mask, mode, folder):
     assert {path.name: oct(stat.S_IMODE(path.stat().st_mode) | mode) for path in files} == {
         path.name: oct(mode) for path in files
     }
+
+
+def test_a_run_of_others_cannot_replace_ones_own(folder, capsys):
+    """rerun takes the settings that determine a run from its folder, and nothing else."""
+    assert main(shlex.split(TOY)) == 0
+    with (folder / "out" / "config.yaml").open("a") as file:
+        file.write("overwrite: true\n")
+    assert main(shlex.split(f"{TOY} --epochs 1".replace("--out out", "--out mine"))) == 0
+    before = {path.name: path.read_bytes() for path in (folder / "mine").iterdir() if path.is_file()}
+    assert main(["rerun", "out", "--out", "mine"]) == 1
+    assert "mine already holds a finished run with other settings" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in (folder / "mine").iterdir() if path.is_file()} == before

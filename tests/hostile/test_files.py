@@ -92,6 +92,14 @@ ROWS: dict[str, tuple[dict[str, str | bytes], str, str]] = {
     "a run whose settings are no method": (
         {"run/config.yaml": "problem: toy", "run/metrics.json": metrics()}, "report run", "is damaged",
     ),
+    "a run that diverged in no way": (
+        {"run/config.yaml": "{problem: toy, method: cup}", "run/metrics.json": metrics(diverged="x")},
+        "report run", "'x' instead of a mapping",
+    ),
+    "an audited run whose settings are a list": (
+        {"run/config.yaml": "problem: toy", "run/metrics.json": metrics(provenance={"method": []})},
+        "audit run", r"run/metrics.json is damaged \(method is \[\]",
+    ),
     "a run whose split is a list": (
         {"run/config.yaml": "{problem: toy, indices: i}", "run/metrics.json": metrics(), "run/split.json": "[]"},
         "rerun run", r"run/split.json is damaged",
@@ -194,7 +202,7 @@ def store(tmp_path, record) -> Store:
 
 def put(store: Store, content: str | bytes) -> Path:
     path = store.folder / "runs" / digest_of("bad")[:2] / f"{digest_of('bad')}.json"
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
@@ -208,7 +216,8 @@ def check_left_out(store: Store, path: Path, said: str, capsys: pytest.CaptureFi
         assert said in error
         assert error.count("\n") == 1
         assert ("99.00" in out) == (words[0] == "compare")  # the table with the other runs
-    assert main(["store", "export", str(store.folder), str(store.folder / "x.jsonl")]) == 0
+    assert main(["store", "export", str(store.folder), str(store.folder / "x.jsonl")]) == 1
+    assert path.name in capsys.readouterr().err
     assert len((store.folder / "x.jsonl").read_text().splitlines()) == 3
     assert Store(store.folder).done([path.stem]) == {}
     assert path.read_bytes() == before
@@ -236,3 +245,47 @@ def test_a_bad_record_is_named_and_left_out(what, store, record, capsys):
 )
 def test_a_file_that_is_no_record_is_named_and_left_out(content, said, store, capsys):
     check_left_out(store, put(store, content), said, capsys)
+
+
+def test_a_record_that_cannot_be_opened_is_named_and_left_out(store, capsys):
+    """Another user's, on a broken disk, or a link to itself, which stands for both: tests may run as root."""
+    path = put(store, "")
+    path.unlink()
+    path.symlink_to(path.name)
+    for words in (["compare"], ["store", "check"]):
+        assert main([*words, str(store.folder)]) == 1
+        assert f"{path.name} (OSError: " in capsys.readouterr().err
+
+
+def test_a_record_in_the_wrong_folder_is_named(store, capsys):
+    wrong = store.folder / "runs" / "zz" / f"{digest_of('run')}.json"
+    wrong.parent.mkdir()
+    wrong.write_text("{}")
+    assert main(["store", "check", str(store.folder)]) == 1
+    assert f"1 of 4 files are damaged: {wrong.name} (in the wrong folder)" in capsys.readouterr().err
+
+
+def test_a_store_of_damaged_records_only_says_so(tmp_path, capsys):
+    empty = Store(tmp_path / "store", create=True)
+    path = put(empty, "")
+    assert main(["compare", str(empty.folder)]) == 1
+    assert f"no finished run to compare (1 are damaged, such as {path.name}" in capsys.readouterr().err
+
+
+def test_a_record_of_a_newer_version_is_kept_when_its_run_is_repeated(store, record):
+    run = replace(record("run", (1, 1, 1, 1)), key=digest_of("bad"))
+    newer = json.dumps(seal(run.key, run.to_dict() | {"schema": "gradpivot.record/2"}))
+    path = put(store, newer)
+    assert store.done([run.key]) == {}
+    store.put(run)
+    assert Store(store.folder).get(run.key) == run
+    assert path.with_suffix(".damaged").read_text() == newer
+
+
+def test_a_checksum_that_cannot_be_read_is_named(store, capsys):
+    store.put_original("k", b"weights")
+    seal_of = store.original_path("k").with_suffix(".sha256")
+    seal_of.unlink()
+    seal_of.mkdir()
+    assert main(["store", "check", str(store.folder)]) == 1
+    assert "k.safetensors (its checksum cannot be read: IsADirectoryError" in capsys.readouterr().err

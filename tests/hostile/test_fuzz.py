@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -213,6 +213,7 @@ HEADER = {"gradpivot": {"method": "CUP", "split": "0", "diverged": None}, "const
 
 @quickly
 @given(changed(HEADER), st.binary(max_size=8), st.booleans())
+@example(HEADER | {"constants": {"mean": [10**400, 0.0]}}, b"", False)
 def test_headers_of_weights(tmp_path: Path, header: Any, end: bytes, is_text: bool):
     path = tmp_path / "w.safetensors"
     described = header if isinstance(header, dict) else {"gradpivot": header}

@@ -104,6 +104,7 @@ RUNS = {
                            "is or returns a Sequential"),
     "conditions of a number": (lambda: unlearn(network(), split(), until=3), 'the conditions are 3; write "UA>=95'),
     "workers in words": (lambda: unlearn(network(), split(), QUICK, workers="two"), "workers is 'two'"),
+    "progress that is a number": (lambda: unlearn(network(), split(), QUICK, progress=3), "progress is 3"),
     "half a sample": (lambda: unlearn(network(), split(), QUICK, retain_scored=0.5), "retain_scored is 0.5"),
     "one gamma, no list": (lambda: trace(network(), split(), CUP(epochs=1), gammas=0.5), "pass a list"),
     "no model": (lambda: score(None, split()), "the model is a NoneType"),
@@ -113,6 +114,8 @@ SPLITS = {
     "a fraction in words": (lambda: ForgetSplit.random(TRAIN, TEST, "a"), "the fraction to forget is 'a'"),
     "no fraction": (lambda: ForgetSplit.random(TRAIN, TEST, None), "the fraction to forget is None"),
     "two fractions": (lambda: ForgetSplit.random(TRAIN, TEST, torch.ones(2)), "the fraction to forget is tensor"),
+    "a seed in words": (lambda: ForgetSplit.random(TRAIN, TEST, 0.1, seed="a"), "the seed of the split is 'a'"),
+    "no seed": (lambda: ForgetSplit.random(TRAIN, TEST, 0.1, seed=None), "the seed of the split is None"),
     "a class in words": (lambda: ForgetSplit.by_class(TRAIN, TEST, "a"), "a class to forget is 'a'"),
     "classes in classes": (lambda: ForgetSplit.by_class(TRAIN, TEST, [[0], [1, 2]]), "pass integers, or a list"),
     "half an index": (lambda: ForgetSplit.by_index(TRAIN, TEST, [0.5]), "an index to forget is 0.5"),
@@ -196,6 +199,17 @@ PIVOTS = {
     "a mask of NaN": (lambda: masked(lambda model: [torch.full_like(p, math.nan) for p in model.parameters()]),
                       "other numbers than 0 and 1"),
     "a mask that is one tensor": (lambda: masked(lambda model: torch.ones(4)), "the mask is a Tensor"),
+    "masks from a generator": (lambda: masked(lambda model: (torch.ones_like(p) for p in model.parameters())),
+                               "the mask is a generator"),
+    "a number as mask": (lambda: masked(lambda model: 1), "the mask is a int"),
+    "masks on another device": (lambda: masked(lambda m: [torch.ones_like(p, device="meta") for p in m.parameters()]),
+                                "a mask is on meta, but its parameter is on cpu"),
+    "a scaler that is none": (lambda: pivoted(scaler="x"), "the scaler is 'x'"),
+    "a weighting beyond float64": (lambda: pivoted(pivot=Pivot(weighting=lambda gram: (1e300, 1e300))),
+                                   "longer than float64 can say"),
+    "the same, limited": (lambda: pivoted(pivot=Pivot(weighting=lambda gram: (1e300, 1e300), max_norm=1.0)),
+                          "longer than float64 can say"),
+    "a loss weight beyond float64": (lambda: pivot_weights(1, 1, 0, 0.5, forget_weight=1e308), "is beyond float64"),
     "masks as lists": (lambda: masked(lambda model: [[1]] * 4), "a tensor or None per parameter"),
     "a state of something else": (lambda: Pivot(0.5).load_state_dict({}), "the state is {}"),
     "a state before the start": (lambda: Pivot(0.5).load_state_dict({"steps": -1}), "pass the state_dict() of a Pivot"),
@@ -256,6 +270,19 @@ def test_hooks_on_parameters_are_refused_before_they_act(hook, call):
     with pytest.raises(GradPivotError, match=r"parameter 0 of shape \(8, 4\) has a hook .* remove it"):
         getattr(Pivot(0.5), call)(*losses(model), model.parameters())
     assert all(map(torch.equal, before, model.parameters()))
+    assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("call", ["backward", "accumulate"])
+def test_a_step_by_a_hook_that_nobody_can_list_is_noticed(call):
+    """How optimizers in the backward pass were written before torch 2.1: a hook on the node that fills .grad."""
+    model = network()
+    weight = model[0].weight
+    node = weight.view_as(weight).grad_fn.next_functions[0][0]
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    node.register_hook(lambda *_: optimizer.step())
+    with pytest.raises(GradPivotError, match="a parameter changed during the backward pass"):
+        getattr(Pivot(0.5), call)(*losses(model), model.parameters())
     assert all(p.grad is None for p in model.parameters())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -18,6 +19,16 @@ BENCHMARKS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
 def test_it_imports(path, monkeypatch):
     monkeypatch.syspath_prepend(path.parent)
     runpy.run_path(str(path), run_name="imported")
+
+
+def test_the_page_has_the_counts_of_100_kills():
+    page = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^(data get|unlearn|trace|sweep|all) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)$", page, re.MULTILINE)
+    *commands, total = [list(map(int, counts)) for _, *counts in rows]
+    assert re.search(r"^commit [0-9a-f]{7}, seed \d+$", page, re.MULTILINE)
+    assert len(commands) == 4
+    assert min(kills for kills, *_ in commands) >= 20
+    assert [sum(column) for column in zip(*commands, strict=True)] == total == [100, total[1], 0, 0, 0]
 
 
 @pytest.mark.slow

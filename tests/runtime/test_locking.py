@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from filelock import FileLock
 
 from gradpivot.errors import GradPivotError
 from gradpivot.runtime import exclusive
@@ -43,6 +44,30 @@ def test_a_folder_in_which_nothing_was_written_is_not_left(tmp_path):
     with exclusive(tmp_path / "mine"):
         pass
     assert (tmp_path / "mine").is_dir()
+
+
+def test_a_folder_that_its_last_holder_removes_meanwhile_is_made_again(tmp_path, monkeypatch):
+    acquire = FileLock.acquire
+
+    def removed_first(lock, **_):
+        monkeypatch.setattr(FileLock, "acquire", acquire)
+        (tmp_path / "a" / "run").rmdir()
+        (tmp_path / "a").rmdir()
+        raise FileNotFoundError(2, "No such file or directory", lock.lock_file)
+
+    monkeypatch.setattr(FileLock, "acquire", removed_first)
+    with exclusive(tmp_path / "a" / "run"):
+        (tmp_path / "a" / "run" / "result").touch()
+    assert (tmp_path / "a" / "run" / "result").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path, monkeypatch):
+    def gone(*_, **__):
+        raise FileNotFoundError(2, "No such file or directory", "run")
+
+    monkeypatch.setattr(FileLock, "acquire", gone)
+    with pytest.raises(FileNotFoundError), exclusive(tmp_path / "run"):
+        pass
 
 
 @pytest.mark.slow

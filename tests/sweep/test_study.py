@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from gradpivot.errors import GradPivotError
 from gradpivot.experiments.problem import Problem
 from gradpivot.experiments.toy.figure import run_toy
 from gradpivot.report.run.summary import mean_interval, summary, summary_markdown
+from gradpivot.sweep.store.records import seal
 from gradpivot.sweep.study import Runs, run_study
 from gradpivot.testing.problems import TinyNet, blobs, trained
 
@@ -50,10 +52,14 @@ def test_a_study_is_recorded_and_not_run_twice(problem, tmp_path):
     assert [f.to_dict() for f in again.frontiers] == [f.to_dict() for f in first.frontiers]
 
 
-def test_a_damaged_record_is_done_again_with_the_same_numbers(problem, tmp_path):
+@pytest.mark.parametrize("damage", ["{", "a sealed score of text"])
+def test_a_damaged_record_is_done_again_with_the_same_numbers(problem, tmp_path, damage):
     first, _ = study(problem, tmp_path)
     victim = sorted((tmp_path / "runs").rglob("*.json"))[0]
-    victim.write_text("{")
+    if damage != "{":
+        point = json.loads(victim.read_text())["record"]
+        damage = json.dumps(seal(victim.stem, point | {"scores": point["scores"] | {"ua": "high"}}))
+    victim.write_text(damage)
     again, _ = study(problem, tmp_path)
     assert again.provenance["damaged_records_redone"] == [victim.name]
     assert [p.scores for f in again.frontiers for p in f.points] == [

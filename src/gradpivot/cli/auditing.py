@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,7 @@ def _load(chosen: options.AuditOptions) -> _Case:
     from gradpivot.data import ForgetSplit
     from gradpivot.methods import make_method
     from gradpivot.runs import read_config, read_metrics
+    from gradpivot.runtime import checked
 
     method: Method | None = None
     searched = False
@@ -88,13 +90,17 @@ def _load(chosen: options.AuditOptions) -> _Case:
         config, metrics = read_config(chosen.folder), read_metrics(chosen.folder)
         if metrics["diverged"]:
             raise GradPivotError(f"{chosen.folder} diverged, so there is no unlearned model to audit")
-        settings: dict[str, Any] = {name: config.get(name) for name in ("problem", "model", "normalise")}
+        named: dict[str, Any] = {name: config.get(name) for name in ("problem", "model", "normalise")}
         files = {name: chosen.folder / f"{name}.safetensors" for name in ("model", "original")}
         chosen = replace(
-            chosen, **settings, map=(), weights=chosen.weights or files["model"],
+            chosen, **named, map=(), weights=chosen.weights or files["model"],
             original=chosen.original or files["original"], split=chosen.split or chosen.folder / "split.json",
         )  # fmt: skip
-        method = make_method(metrics["provenance"]["method"])
+        try:
+            settings = checked(checked(metrics, provenance=Mapping)["provenance"], method=Mapping)["method"]
+        except ValueError as error:
+            raise GradPivotError(f"{chosen.folder}/metrics.json is damaged ({error}); repeat the run") from None
+        method = make_method(settings)
         searched = "until" in config or "keep" in config
     if chosen.weights is None or chosen.split is None:
         raise GradPivotError("name a run's folder, or the model and what it forgot: --weights FILE --split split.json")

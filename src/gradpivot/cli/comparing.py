@@ -50,11 +50,7 @@ def _(chosen: options.CompareOptions) -> int:
         say_json(exports.json(comparison))
     else:
         say(exports.console(comparison), *([f"{len(files)} files are in {chosen.out}"] if files else []))
-    if damaged:
-        raise GradPivotError(
-            f"left out {len(damaged)} damaged runs: {', '.join(damaged[:10])}{' …' if len(damaged) > 10 else ''}; the "
-            f"same sweep repeats them"
-        )
+    _report_left_out(damaged)
     return 0
 
 
@@ -87,8 +83,10 @@ def _(chosen: options.RecipesOptions) -> int:
 def _(chosen: options.StoreExportOptions) -> int:
     from gradpivot.sweep import Store
 
-    count = Store(chosen.store).export(chosen.file, pictures=chosen.pictures)
+    store = Store(chosen.store)
+    count = store.export(chosen.file, pictures=chosen.pictures)
     say(f"{count} runs are in {chosen.file}")
+    _report_left_out(store.describe_damaged())
     return 0
 
 
@@ -110,11 +108,21 @@ def _(chosen: options.StoreCheckOptions) -> int:
     sound, damaged = Store(chosen.store).check()
     if damaged:
         raise GradPivotError(
-            f"{len(damaged)} of {sound + len(damaged)} files are damaged: {', '.join(damaged[:10])}"
-            f"{' …' if len(damaged) > 10 else ''}. The next sweep repeats these runs"
+            f"{len(damaged)} of {sound + len(damaged)} files are damaged: {_first(damaged)}. The next sweep repeats "
+            f"these runs"
         )
     say(f"All {sound} files are intact")
     return 0
+
+
+def _report_left_out(damaged: Sequence[str]) -> None:
+    """Raise if damaged runs were left out, after everything else is written and printed."""
+    if damaged:
+        raise GradPivotError(f"left out {len(damaged)} damaged runs: {_first(damaged)}; the same sweep repeats them")
+
+
+def _first(damaged: Sequence[str]) -> str:
+    return f"{', '.join(damaged[:10])}{' …' if len(damaged) > 10 else ''}"
 
 
 def _compare(

@@ -345,6 +345,8 @@ def _value_of(option: str, words: Sequence[str]) -> str | None:
 def _read_file(path: str | None) -> dict[str, Any]:
     if path is None:
         return {}
+    if not path:
+        raise GradPivotError("--config is empty; give a file")
     try:
         content = parse_yaml(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

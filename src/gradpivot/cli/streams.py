@@ -33,16 +33,16 @@ def prepare_streams() -> None:
 
 
 class _Unread(io.TextIOWrapper):
-    """Standard error whose reader may go away: progress that nobody reads must not end a run."""
+    """Standard error whose reader may go away, or whose disk is full: progress that is lost must not end a run."""
 
     def write(self, text: str, /) -> int:
         try:
             return super().write(text)
-        except BrokenPipeError:
+        except OSError:
             return len(text)
 
     def flush(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):
             super().flush()
 
 

@@ -90,12 +90,14 @@ def finished_runs(chosen: CompareOptions) -> Finished:
     if protocols is not None:
         _check_names("protocol", set(protocols), {record.protocol for record in runs})
         records = [r for r in records if r.role != "run" or r.protocol in protocols]
+    damaged = store.describe_damaged()
     if not any(record.role == "run" for record in records):
+        why = f" ({len(damaged)} are damaged, such as {damaged[0]})" if damaged else ""
         raise GradPivotError(
-            f"{chosen.store} has no finished run to compare; run 'gradpivot sweep' first, or select other methods"
+            f"{chosen.store} has no finished run to compare{why}; run 'gradpivot sweep' first, or select other methods"
         )
     notes += _describe_failures(store.failures())
-    return Finished(records, notes, [f"{path.name} ({why})" for path, why in store.damaged.items()])
+    return Finished(records, notes, damaged)
 
 
 def _separate_settings(records: list[Record]) -> tuple[list[Record], list[str]]:

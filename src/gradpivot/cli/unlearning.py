@@ -118,10 +118,9 @@ def _(chosen: options.RerunOptions) -> int:
     from gradpivot.runs import read_config, read_metrics
 
     config, before = read_config(chosen.folder), read_metrics(chosen.folder)
-    # The original was saved with the model's own keys; nothing to rename.
-    config.pop("map", None)
-    # The split holds indices, whatever named them.
-    config.pop("ids", None)
+    # The original was saved with the model's own keys, the split holds indices, and only you decide what is replaced.
+    for name in ("map", "ids", "overwrite"):
+        config.pop(name, None)
     with tempfile.TemporaryDirectory() as scratch:
         out = chosen.out or Path(scratch) / "run"
         file = Path(scratch) / "config.yaml"

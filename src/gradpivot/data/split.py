@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -130,12 +131,14 @@ class ForgetSplit:
         """Forget a random fraction of the training samples that are not yet forgotten, drawn with ``seed``."""
         if not 0 < number_or_nan(fraction) < 1:
             raise GradPivotError(f"the fraction to forget is {fraction!r}; it must be between 0 and 1")
+        if not isinstance(seed, Integral):
+            raise GradPivotError(f"the seed of the split is {seed!r}; pass an integer")
         train, options = _prepared(train, test, options)
         left = _not_in(options["already_forgotten"], np.arange(len(train)))
         count = max(1, round(fraction * len(left)))
-        generator = torch.Generator().manual_seed(derive(seed, "random split"))
+        generator = torch.Generator().manual_seed(derive(int(seed), "random split"))
         indices = left[torch.randperm(len(left), generator=generator)[:count].numpy()]
-        return cls._with(train, test, indices, kind="random", seed=seed, **options)
+        return cls._with(train, test, indices, kind="random", seed=int(seed), **options)
 
     @classmethod
     def by_index(cls, train: Any, test: Any, indices: Iterable[int], **options: Any) -> ForgetSplit:

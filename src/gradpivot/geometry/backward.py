@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ __all__ = ["Pivot"]
 Gamma = float | Callable[[int], float]
 
 
+@runtime_checkable
 class Scaler(Protocol):
     """The part of :class:`torch.amp.GradScaler` that is used."""
 
@@ -300,6 +301,8 @@ def _refuse_existing(parameters: Sequence[Tensor]) -> None:
 def _scaled(loss: Loss, scaler: Scaler | None) -> Loss:
     if scaler is None:
         return loss
+    if not isinstance(scaler, Scaler):
+        raise GradPivotError(f"the scaler is {scaler!r}; pass a torch.amp.GradScaler or None")
     return lambda: scaler.scale(loss() if callable(loss) else loss)
 
 

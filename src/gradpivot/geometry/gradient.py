@@ -49,7 +49,8 @@ def _refuse_hooks(parameters: Sequence[Tensor]) -> None:
     """Refuse parameters with hooks of the user's.
 
     A hook that clips or steps would do so with each of the two gradients, and the pivot of what is left may conflict
-    with both losses. Module hooks are part of the graph, and DDP's and FSDP's own hooks are not on the parameters.
+    with both losses. Module hooks are part of the graph. DDP's and FSDP's own hooks are not on the parameters but on
+    nodes of the graph, where nobody can list them; a parameter that such a hook changes is noticed afterwards.
     """
     for position, parameter in enumerate(parameters):
         # The last one is set by torch.distributed.optim, which hooks the graph instead of the parameter.
@@ -71,11 +72,17 @@ def _accumulated_gradient(loss: Tensor, parameters: Sequence[Tensor]) -> Gradien
     # The weights in a sharded model's graph are gathered copies: naming the shards as inputs would find nothing.
     inputs = None if refuse_partly_sharded(parameters) else list(parameters)
     existing = [p.grad for p in parameters]
+    versions = [p._version for p in parameters]
     for parameter in parameters:
         parameter.grad = None
     try:
         with refusing_gathered(parameters):
             loss.backward(inputs=inputs)  # type: ignore[no-untyped-call]
+        if inputs is not None and versions != [p._version for p in parameters]:
+            raise GradPivotError(
+                "a parameter changed during the backward pass, so that the two gradients are not of the same weights; "
+                "remove the hook or optimizer that acts there, load the weights again, and step after Pivot.backward()"
+            )
         return [p.grad for p in parameters]
     except RuntimeError as error:
         if "second time" not in str(error):
@@ -95,8 +102,8 @@ def trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor])
     Raises:
         GradPivotError: unless there is one mask of zeros and ones of the same shape, or None, for each parameter.
     """
-    masks = list(mask) if isinstance(mask, Sequence) else []
-    if len(masks) != len(mask) or not all(m is None or isinstance(m, Tensor) for m in masks):
+    masks = list(mask) if isinstance(mask, Sequence) else [mask]
+    if not all(m is None or isinstance(m, Tensor) for m in masks) or not isinstance(mask, Sequence):
         raise GradPivotError(f"the mask is a {type(mask).__name__}; pass a list with a tensor or None per parameter")
     if len(masks) != len(parameters):
         raise GradPivotError(f"there are {len(masks)} masks for {len(parameters)} parameters; pass one per parameter")
@@ -105,6 +112,8 @@ def trainable_masks(mask: Sequence[Tensor | None], parameters: Sequence[Tensor])
             raise GradPivotError(
                 f"a mask has shape {tuple(m.shape)}, but its parameter has {tuple(p.shape)}; they must be equal"
             )
+        if m is not None and m.device != p.device:
+            raise GradPivotError(f"a mask is on {m.device}, but its parameter is on {p.device}; move it with mask.to()")
         if m is not None and is_sharded(m) != is_sharded(p):
             raise GradPivotError(
                 "a mask must be sharded like its parameter: distribute_tensor(mask, p.device_mesh, p.placements)"

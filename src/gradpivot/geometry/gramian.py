@@ -61,7 +61,10 @@ class Gram(NamedTuple):
         cosine = self.cosine if self.ff and self.rr else 0.0
         if af * br < 0:
             cosine, br = -cosine, -br
-        square = (af - br) ** 2 + 2 * af * br * (1 + cosine)
+        try:
+            square = (af - br) ** 2 + 2 * af * br * (1 + cosine)
+        except OverflowError:
+            return math.inf
         return math.sqrt(max(square, 0.0))
 
 

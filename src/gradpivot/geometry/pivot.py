@@ -156,6 +156,8 @@ def pivot_weights(
         return Weights(forget_weight, retain_weight)
     sine, phi = _sine_and_phi(gram)
     length = gram.norm_of(forget_weight, retain_weight) / sine
+    if not math.isfinite(length):
+        raise NonFiniteError(f"‖{forget_weight:g}·f + {retain_weight:g}·r‖ is beyond float64; use smaller loss weights")
     return Weights(
         length * math.cos((1 - gamma) * phi) / gram.forget_norm, length * math.cos(gamma * phi) / gram.retain_norm
     )

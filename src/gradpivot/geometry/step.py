@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gradpivot.errors import NonFiniteError
 from gradpivot.geometry.gramian import Gram
 from gradpivot.geometry.pivot import Case, case_of
 from gradpivot.geometry.weighting import Weights
@@ -75,8 +76,14 @@ def describe(gram: Gram, weights: Weights, norm: float, gamma: float | None = No
 
 
 def limited(weights: Weights, gram: Gram, max_norm: float | None) -> tuple[Weights, float]:
-    """Scale the weights down so that ‖a·f + b·r‖ ≤ ``max_norm``; return them with the resulting norm."""
+    """Scale the weights down so that ‖a·f + b·r‖ ≤ ``max_norm``; return them with the resulting norm.
+
+    Raises:
+        NonFiniteError: if ‖a·f + b·r‖ is beyond float64.
+    """
     norm = gram.norm_of(*weights)
+    if not math.isfinite(norm):
+        raise NonFiniteError(f"the step with weights {tuple(weights)} is longer than float64 can say; use smaller ones")
     if max_norm is None or norm <= max_norm:
         return weights, norm
     return weights.scaled(max_norm / norm), max_norm

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from gradpivot.errors import GradPivotError
-from gradpivot.runtime import describe_error, parse_json, parse_yaml, replacing, write_text
+from gradpivot.runtime import checked, describe_error, parse_json, parse_yaml, replacing, write_text
 
 if TYPE_CHECKING:
     from gradpivot.data import ForgetSplit
@@ -208,6 +208,8 @@ def _comparison(folder: Path, metrics: Mapping[str, Any], config: Mapping[str, A
 
     split, label = metrics["provenance"]["split"], metrics["label"]
     settings = metrics["provenance"].get("method", {"method": config["method"]})
+    if metrics["diverged"] is not None:
+        checked(metrics["diverged"], step=int, reason=str)
     knob = _knob_of(settings)
     point = Point(
         label=label,

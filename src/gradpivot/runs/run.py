@@ -14,7 +14,7 @@ from torch import nn
 
 from gradpivot.data import default_batch_size
 from gradpivot.dial import SUITED
-from gradpivot.errors import NonFiniteError
+from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.evaluate import Examination, Scored, Scorer, scorer_of
 from gradpivot.loop import Loop, Outcome, Progress, recalibrate_over, same_statistics
 from gradpivot.methods import CUP, Method
@@ -99,6 +99,10 @@ class Running:
     replicas: Replicas = field(default_factory=Replicas.current)
     scorer: Scorer | None = None
     references: tuple[nn.Module, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.progress is not None and not callable(self.progress):
+            raise GradPivotError(f"progress is {self.progress!r}; pass a function of (steps done, total steps)")
 
     @classmethod
     def of(cls, **options: Unpack[Options]) -> Running:

@@ -22,6 +22,7 @@ __all__ = ["exclusive"]
 _LOCK, _HOLDER = ".lock", ".holder.json"
 _CHILDREN_SECONDS = 10.0
 """Seconds to wait for the children of a killed process: its data loaders inherited the lock and end by themselves."""
+_MAX_ATTEMPTS = 100
 
 
 @contextmanager
@@ -34,13 +35,17 @@ def exclusive(folder: Path) -> Iterator[None]:
     Raises:
         GradPivotError: If another process holds it.
     """
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
     lock, file = FileLock(folder / _LOCK), folder / _HOLDER
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        _wait(lock, folder, file)
+    for attempt in range(_MAX_ATTEMPTS):
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _acquire(lock, folder, file)
+            break
+        except FileNotFoundError:
+            # Its holder has just ended without a result, and removed the folder.
+            if attempt == _MAX_ATTEMPTS - 1:
+                raise
     try:
         me = {"pid": os.getpid(), "began": process_start(os.getpid()), "machine": host_name()}
         since = datetime.now().astimezone().isoformat(" ", "seconds")
@@ -63,8 +68,11 @@ def _remove_empty(folders: list[Path]) -> None:
                 folder.rmdir()
 
 
-def _wait(lock: FileLock, folder: Path, file: Path) -> None:
-    """Wait for the lock if its holder was killed; raise if the holder runs, or may run."""
+def _acquire(lock: FileLock, folder: Path, file: Path) -> None:
+    """Take the lock; wait for it if its holder was killed, and raise if the holder runs, or may run."""
+    with suppress(Timeout):
+        lock.acquire(timeout=0)
+        return
     holder = _read(file)
     gone = holder.get("machine") == host_name() and process_start(holder["pid"]) not in (0, holder["began"])
     try:

@@ -12,7 +12,7 @@ from gradpivot.methods import Method
 from gradpivot.models import load_weights, save_weights
 from gradpivot.results import Comparison, Frontier, Point
 from gradpivot.runs import Prepared, Result, original_model, split_for
-from gradpivot.runtime import environment
+from gradpivot.runtime import checked, describe_error, environment
 from gradpivot.sweep.store.records import Records
 
 if TYPE_CHECKING:
@@ -144,31 +144,42 @@ class Runs:
 
     def point(self, prepared: Prepared, *, keep_model: bool = False) -> Point:
         """The run's point, from its record or by running it; ``keep_model`` saves the weights for :meth:`result`."""
-        known = self._records.get(prepared.record_key)
+        known = self._read(prepared.record_key)
         if known is None:
             return self._run(prepared, keep_model).point()
         self._checkpoint(prepared).unlink(missing_ok=True)
-        return Point.from_dict(known)
+        return known[0]
 
     def result(self, prepared: Prepared) -> Result:
         """The full result with its model, from record and weights, or by running it if these are missing."""
-        known, weights = self._records.get(prepared.record_key), self._weights(prepared)
+        known, weights = self._read(prepared.record_key), self._weights(prepared)
         if known is None or not weights.exists():
             return self._run(prepared, keep_model=True)
+        point, note = known
         model = copy.deepcopy(prepared.model)
         load_weights(model, weights)
         return Result(
             model=model,
-            scores=Point.from_dict(known).scores,
+            scores=point.scores,
             method=prepared.method,
-            history=known["history"],
-            seconds=known["seconds"],
+            history={name: list(column) for name, column in point.history.items()},
+            seconds=point.seconds,
             evaluation_seconds=0.0,
-            diverged=known["diverged"],
+            diverged=None if point.diverged is None else dict(point.diverged),
             provenance=prepared.running.provenance(prepared.split, prepared.method, prepared.model),
-            note=known.get("note"),
-            already_forgotten=None if known["diverged"] else prepared.already_forgotten(model),
+            note=note,
+            already_forgotten=None if point.diverged else prepared.already_forgotten(model),
         )
+
+    def _read(self, key: str) -> tuple[Point, str | None] | None:
+        """The recorded point and the run's note; None if there is no sound record."""
+        if (content := self._records.get(key)) is None:
+            return None
+        try:
+            return Point.from_dict(content), checked({"note": None, **content}, note=str | None)["note"]
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            self._records.damaged[self._records.path(key)] = describe_error(error)
+            return None
 
     def _run(self, prepared: Prepared, keep_model: bool) -> Result:
         checkpoint = self._checkpoint(prepared)

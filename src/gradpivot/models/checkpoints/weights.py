@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import nn
 
 from gradpivot.errors import GradPivotError
-from gradpivot.runtime import parse_json, replacing
+from gradpivot.runtime import is_number, parse_json, replacing
 
 __all__ = [
     "check_constants", "class_name", "constants", "load_weights", "save_weights", "structure", "weights_digest",
@@ -108,8 +108,11 @@ def _described(metadata: Mapping[str, str], key: str, path: str | Path) -> dict[
 
 
 def _short(values: Any) -> str:
-    numeric = isinstance(values, list) and all(isinstance(value, int | float) for value in values)
-    return ", ".join(f"{value:.4g}" for value in values) if numeric else repr(values)
+    # An integer of 400 digits is no float.
+    if isinstance(values, list) and all(map(is_number, values)):
+        return ", ".join(f"{value:.4g}" for value in values)
+    text = repr(values)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def structure(model: nn.Module) -> list[tuple[str, ...]]:

@@ -6,6 +6,7 @@ their key, because many file systems list folders with 100,000 files slowly.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -37,14 +38,18 @@ class Records:
             return _read(path.read_text(encoding="utf-8"), key)
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             self.damaged[path] = describe_error(error)
             return None
 
     def put(self, key: str, record: dict[str, Any]) -> None:
-        """Write the record of a finished run."""
+        """Write the record of a finished run; a damaged one, or one of a newer version, is kept as ``*.damaged``."""
+        path = self.path(key)
+        if path in self.damaged:
+            with contextlib.suppress(FileNotFoundError):
+                path.replace(path.with_suffix(".damaged"))
         # Sorted, because the checksum is that of the sorted text.
-        write_text(self.path(key), json.dumps(seal(key, record), sort_keys=True) + "\n")
+        write_text(path, json.dumps(seal(key, record), sort_keys=True) + "\n")
 
     def path(self, key: str) -> Path:
         """Path of the record of ``key``, whether it exists or not."""
@@ -60,7 +65,11 @@ class Records:
             for entry in os.scandir(shard):
                 # A leading dot marks a partial file left by a kill.
                 if entry.name.endswith(".json") and not entry.name.startswith("."):
-                    yield entry.name.removesuffix(".json")
+                    key = entry.name.removesuffix(".json")
+                    if self.path(key) == Path(entry.path):
+                        yield key
+                    else:
+                        self.damaged[Path(entry.path)] = "in the wrong folder"
 
 
 def seal(key: str, record: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gradpivot.errors import GradPivotError
 from gradpivot.results import Record
-from gradpivot.runtime import create_text, parse_json, remove_stale, replacing, write_text
+from gradpivot.runtime import create_text, describe_error, parse_json, remove_stale, replacing, write_text
 from gradpivot.sweep.store import leases
 from gradpivot.sweep.store.exchange import read_exported, write_exported
 from gradpivot.sweep.store.index import Index
@@ -63,6 +63,10 @@ class Store:
         """Damaged files found so far, and what is wrong with each."""
         return self._records.damaged
 
+    def describe_damaged(self) -> list[str]:
+        """Names of the damaged files found so far, with what is wrong."""
+        return [f"{path.name} ({why})" for path, why in self.damaged.items()]
+
     def original_path(self, key: str) -> Path:
         """File of an original model's weights."""
         return self.folder / "originals" / f"{key}.safetensors"
@@ -94,8 +98,8 @@ class Store:
             self.damaged[path] = "wrong checksum"
         except FileNotFoundError:
             return False
-        except UnicodeDecodeError:
-            self.damaged[path] = "its checksum is not text"
+        except (OSError, UnicodeDecodeError) as error:
+            self.damaged[path] = f"its checksum cannot be read: {describe_error(error)}"
         return False
 
     def checkpoint_path(self, key: str) -> Path:
@@ -151,7 +155,8 @@ class Store:
         weights = sorted((self.folder / "originals").glob("*.safetensors"))
         sound = sum(map(self.has, self._records.keys())) + sum(self.has_original(path.stem) for path in weights)
         unsealed = {path: "no checksum" for path in weights if not path.with_suffix(".sha256").exists()}
-        return sound, [f"{path.name} ({why})" for path, why in (self.damaged | unsealed).items()]
+        self.damaged.update(unsealed)
+        return sound, self.describe_damaged()
 
     # Claims
 
