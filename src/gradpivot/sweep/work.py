@@ -28,8 +28,8 @@ from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.margins import scaled_margins
 
 __all__ = [
-    "base_split", "check_setting", "check_targets", "judge_setting", "original_weights", "own_settings", "run_cell",
-    "setting_of",
+    "base_split", "check_setting", "check_targets", "find_split", "judge_setting", "original_weights", "own_settings",
+    "problem_of", "run_cell", "setting_of",
 ]  # fmt: skip
 
 # Workers go through the cells target by target, so a small cache of splits and models is enough.
@@ -179,7 +179,7 @@ def run_cell(
     """
     started = time.perf_counter()
     torch.set_num_threads(cell.setting.threads)
-    split = _split(cell.setting.problem, _hashable(cell.target), cell.seed)
+    split = find_split(cell)
     scorer = _scorer(cell, judge, shared)
     model, of_original = _original(cell, original, scorer)
     if cell.role == "original":
@@ -281,6 +281,16 @@ def telemetry(history: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         if history.get(name):
             facts[name] = history[name][-1]
     return facts
+
+
+def problem_of(name: str) -> Problem:
+    """The cached problem of this name."""
+    return _problem(name)
+
+
+def find_split(cell: Cell) -> ForgetSplit:
+    """The cell's split."""
+    return _split(cell.setting.problem, _hashable(cell.target), cell.seed)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
