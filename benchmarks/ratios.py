@@ -4,27 +4,35 @@ Claims:
 - over a run of 60 steps on ResNet-18 with batches of 64+64, a CUP step by degree (γ as a degree: the trust region
   looks at both losses again where needed) takes at most 1.08 of a WS step, by angle at most 1.03;
 - on the digits CNN with batches of 8+8 a CUP step by degree takes at most 1.3 of a bare PyTorch WS step;
+- worlds trained together (an MLP on digits, 32 at once) are trained at least 4 times as fast as one by one, by a
+  process on each core; the digits CNN is for comparison and is not trained together;
 - a CUP step's peak memory is at most a WS step's and the weights and one gradient more.
 
 WS is the plain way: one backward pass of the weighted sum, without any of the Loop. Times are CPU times of this process
-with one thread, which other work on the machine lengthens least. The spread is that of sixths of the run.
+with one thread, which other work on the machine lengthens least. The spread is that of sixths of a run, or of repeats.
+How a cost grows is the slope of log time between the smallest and the largest of three sizes.
 
-Run with: python benchmarks/ratios.py [--json] [--steps 60] [--batch 64] [--only digits]
+Run with: python benchmarks/ratios.py [--json] [--steps 60] [--batch 64] [--repeats 3] [--only digits]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
+import os
 import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -32,10 +40,11 @@ from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, WS, Classification, ForgetSplit
 from gradpivot.data import load_digits
-from gradpivot.experiments import find_problem
+from gradpivot.experiments import Problem, find_problem
 from gradpivot.loop import Loop, Progress
+from gradpivot.models.mlp import MLP
 from gradpivot.models.resnet import resnet18
-from gradpivot.runs import train_original
+from gradpivot.runs import Lesson, train_original, train_together
 
 Run = Callable[[Progress], object]
 """A run that reports before its first step and after each."""
@@ -89,7 +98,7 @@ def ratio_of(ours: list[float], theirs: list[float]) -> dict[str, Any]:
     count = min(len(ours), len(theirs))
     ours, theirs = ours[2:count], theirs[2:count]
     cuts = [len(ours) * part // PARTS for part in range(PARTS + 1)]
-    parts = [sum(ours[a:b]) / sum(theirs[a:b]) for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
+    parts = [sum(ours[a:b]) / sum(theirs[a:b]) for a, b in itertools.pairwise(cuts) if b > a]
     return {
         "ratio": sum(ours) / sum(theirs), "spread": [min(parts), max(parts)], "steps": count,
         "ms": [1e3 * statistics.fmean(times) for times in (ours, theirs)],
@@ -169,6 +178,78 @@ def on_digits(epochs: int) -> dict[str, Any]:
     }
 
 
+def cpu_seconds(call: Callable[[], object]) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def on_worlds(repeats: int) -> dict[str, Any]:
+    """Models a second of one program against separate trainings, on one core."""
+    digits = find_problem("digits")
+    mlp = replace(digits, name="digits-mlp", model=lambda: nn.Sequential(nn.Flatten(), MLP((64, 64, 10))))
+    few = replace(digits, training=replace(digits.training, epochs=2))
+    found = {}
+    for name, problem, count in (("MLP 64-64-10", mlp, 32), ("digits CNN", few, 8)):
+        seconds = [separate_and_together(problem, count) for _ in range(repeats + 1)][1:]
+        ratios = [alone / together for alone, together in seconds]
+        found[f"{name}: {count} models together / one by one, models a second on one core"] = {
+            "ratio": statistics.median(ratios), "spread": [min(ratios), max(ratios)], "models": count,
+            "ms": [1e3 * statistics.median(times) for times in zip(*seconds, strict=True)], "cores": os.cpu_count(),
+        }  # fmt: skip
+    return found
+
+
+def separate_and_together(problem: Problem, count: int, alone: int = 2) -> tuple[float, float]:
+    """CPU seconds a model."""
+    train, test = problem.load()
+    split = ForgetSplit.by_class(train, test, 3)
+    lessons = [Lesson(train, np.arange(len(train)), seed) for seed in range(count)]
+    together = cpu_seconds(lambda: train_together(problem, lessons)) / count
+    return cpu_seconds(lambda: [train_original(problem, split, seed) for seed in range(alone)]) / alone, together
+
+
+def growth(repeats: int) -> dict[str, Any]:
+    """How costs grow with weights, the forget set and the number of runs: sizes, CPU seconds, log-log slopes."""
+    digits = find_problem("digits")
+    train, test = digits.load()
+    mlp = replace(digits, model=lambda: nn.Sequential(nn.Flatten(), MLP((64, 64, 10))))
+    short = replace(mlp, training=replace(mlp.training, epochs=5))
+
+    def step(width: int) -> float:
+        model = nn.Sequential(nn.Flatten(), MLP((64, width, width, 10)))
+        split = ForgetSplit.by_class(train, test, 3)
+        method = CUP(gamma=0.5, dial="angle", batch_size=8, epochs=1)
+        return statistics.median(in_turns({"run": looped(method, model, split)})["run"])
+
+    def run(samples: int) -> float:
+        split = ForgetSplit.by_index(train, test, range(samples))
+        method = CUP(gamma=0.5, goal="misclassified", batch_size=8, epochs=1)
+        model = train_original(short, split, 0)
+        return cpu_seconds(lambda: Loop().run(method, model, Classification(), split))
+
+    def together(count: int) -> float:
+        return separate_and_together(short, count, alone=1)[1] * count
+
+    def alone(count: int) -> float:
+        return separate_and_together(short, 1, alone=count)[0] * count
+
+    costs: dict[str, tuple[Callable[[int], float], tuple[int, int, int]]] = {
+        "step, by the width of an MLP": (step, (256, 1024, 4096)),
+        "run, by forget samples": (run, (75, 300, 1200)),
+        "models one by one, by their number": (alone, (2, 4, 8)),
+        "models together, by their number": (together, (8, 16, 32)),
+    }
+    found = {}
+    for name, (cost, sizes) in costs.items():
+        cost(sizes[0])
+        rounds = [[cost(size) for size in sizes] for _ in range(repeats)]
+        seconds = [statistics.median(times) for times in zip(*rounds, strict=True)]
+        slope = math.log(seconds[-1] / seconds[0]) / math.log(sizes[-1] / sizes[0])
+        found[name] = {"sizes": sizes, "seconds": seconds, "slope": slope}
+    return found
+
+
 def peaks(batch: int) -> dict[str, float]:
     """Peak memory of a process that makes a few steps, in MB."""
     script = Path(__file__).with_name("step.py")
@@ -191,7 +272,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--only", choices=("resnet", "digits", "memory"))
+    parser.add_argument("--only", choices=("resnet", "digits", "worlds", "growth", "memory"))
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
@@ -200,6 +282,10 @@ def main() -> None:
         told["ratios"] |= on_digits(max(1, chosen.steps // 6))
     if chosen.only in (None, "resnet"):
         told["ratios"] |= on_resnet(chosen.batch, chosen.steps)
+    if chosen.only in (None, "worlds"):
+        told["ratios"] |= on_worlds(chosen.repeats)
+    if chosen.only in (None, "growth"):
+        told["growth"] = growth(chosen.repeats)
     if chosen.only in (None, "memory") and sys.platform == "linux":
         told["peak_mb"] = peaks(chosen.batch)
     if chosen.json:
@@ -209,6 +295,11 @@ def main() -> None:
         claim = f", claim ≤ {CLAIMS[name]}" if name in CLAIMS else ""
         low, high = found["spread"]
         print(f"{name}: {found['ratio']:.3f} ({low:.3f} to {high:.3f}; {found['ms'][0]:.1f} ms{claim})")
+    for name, found in told.get("growth", {}).items():
+        seconds = ", ".join(
+            f"{size}: {cost:.3g} s" for size, cost in zip(found["sizes"], found["seconds"], strict=True)
+        )
+        print(f"{name}: slope {found['slope']:.2f} ({seconds})")
     for name, peak in told.get("peak_mb", {}).items():
         print(f"{name}: at most {peak:.0f} MB, {peak - told['peak_mb']['WS by the Loop']:+.0f} of WS by the Loop")
 
