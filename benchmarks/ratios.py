@@ -216,8 +216,11 @@ def growth(repeats: int) -> dict[str, Any]:
     mlp = replace(digits, model=lambda: nn.Sequential(nn.Flatten(), MLP((64, 64, 10))))
     short = replace(mlp, training=replace(mlp.training, epochs=5))
 
+    def wide(width: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), MLP((64, width, width, 10)))
+
     def step(width: int) -> float:
-        model = nn.Sequential(nn.Flatten(), MLP((64, width, width, 10)))
+        model = wide(width)
         split = ForgetSplit.by_class(train, test, 3)
         method = CUP(gamma=0.5, dial="angle", batch_size=8, epochs=1)
         return statistics.median(in_turns({"run": looped(method, model, split)})["run"])
@@ -235,7 +238,7 @@ def growth(repeats: int) -> dict[str, Any]:
         return separate_and_together(short, 1, alone=count)[0] * count
 
     costs: dict[str, tuple[Callable[[int], float], tuple[int, int, int]]] = {
-        "step, by the width of an MLP": (step, (256, 1024, 4096)),
+        "step, by the weights of an MLP": (step, (256, 1024, 4096)),
         "run, by forget samples": (run, (75, 300, 1200)),
         "models one by one, by their number": (alone, (2, 4, 8)),
         "models together, by their number": (together, (8, 16, 32)),
@@ -243,10 +246,11 @@ def growth(repeats: int) -> dict[str, Any]:
     found = {}
     for name, (cost, sizes) in costs.items():
         cost(sizes[0])
+        axis = [sum(p.numel() for p in wide(size).parameters()) for size in sizes] if cost is step else list(sizes)
         rounds = [[cost(size) for size in sizes] for _ in range(repeats)]
         seconds = [statistics.median(times) for times in zip(*rounds, strict=True)]
-        slope = math.log(seconds[-1] / seconds[0]) / math.log(sizes[-1] / sizes[0])
-        found[name] = {"sizes": sizes, "seconds": seconds, "slope": slope}
+        slope = math.log(seconds[-1] / seconds[0]) / math.log(axis[-1] / axis[0])
+        found[name] = {"sizes": axis, "seconds": seconds, "slope": slope}
     return found
 
 
