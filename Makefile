@@ -59,7 +59,8 @@ format: $(VENV)/dev     ## Format the code
 	$(BIN)/ruff format src tests benchmarks examples docs
 	$(BIN)/ruff check --fix src tests benchmarks examples docs
 
-bench: $(VENV)/dev      ## Measure ratios: pivot step, training, evaluation, membership attack, standings, processes
+bench: $(VENV)/dev      ## Measure ratios: steps, worlds, growth, training, evaluation, membership attack, processes
+	$(BIN)/python benchmarks/ratios.py
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/evaluation.py

@@ -24,7 +24,7 @@ from torch.utils.data import TensorDataset
 from gradpivot import CUP, Classification, ForgetSplit, loop as looping
 from gradpivot.data.loader import Loader
 from gradpivot.evaluate.classifiers.evaluation import predictions
-from gradpivot.loop import motion
+from gradpivot.loop import combined, motion, stepping
 from gradpivot.models.resnet import resnet18
 
 # Regions by name, then operators by what their name holds; the first that fits.
@@ -63,8 +63,8 @@ def regions() -> Iterator[None]:
         return mock.patch.object(owner, name, call)
 
     with (
-        marked(looping, "gram_of", "gram_of"),
-        marked(looping, "combine", "combine"),
+        marked(stepping, "gram_of", "gram_of"),
+        marked(combined, "combine", "combine"),
         marked(motion, "change_along", "change_along"),
         marked(motion.RevertibleOptimizer, "step", "RevertibleOptimizer.step"),
         batches_marked(),

@@ -132,6 +132,7 @@ def _records(cost: str, *words: str) -> Experiment:
 
 
 _SPEED = {
+    "ratios": ((), ("--only", "digits", "--steps", "12")),
     "step": (("--threads", "2"), ("--threads", "1", "--repeats", "1", "--batch", "4")),
     "training": ((), ("--steps", "2", "--only", "8×8")),
     "evaluation": (("--samples", "1000", "--repeats", "2"), ("--samples", "20", "--repeats", "1")),

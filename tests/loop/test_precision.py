@@ -47,6 +47,13 @@ def test_plain_passes_are_what_pytorch_does(model):
     assert value == float(loss_of(model)().detach())
 
 
+def test_the_callers_autocast_does_not_reach_the_losses(model):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        _, value = Passes(model).loss_and_gradient(loss_of(model), parameters_of(model))
+        again = Passes(model).loss(loss_of(model))
+    assert value == again == float(loss_of(model)().detach())
+
+
 @pytest.mark.parametrize(("precision", "bits"), [("bfloat16", 8), ("float16", 11)])
 def test_half_precision_is_as_exact_as_its_digits_and_hands_out_float32(model, precision, bits):
     exact, value = Passes(model).loss_and_gradient(loss_of(model), parameters_of(model))

@@ -60,6 +60,7 @@ class Shadows:
         engine: Where they are trained.
         jobs: Worker processes; one per core if None.
         threads: CPU threads per worker.
+        together: Train small networks as one program; see :func:`gradpivot.auditing.worlds.run_worlds`.
         watch: Called with the state of the sweep.
     """
 
@@ -69,6 +70,7 @@ class Shadows:
     engine: str = "local"
     jobs: int | None = None
     threads: int = 1
+    together: bool = False
     watch: Any = None
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ class Shadows:
         """Train, unlearn and measure every world that the store does not have yet."""
         found = run_worlds(
             self.problem, target_of(split), {method.name: method}, count=self.count, seed=seed, store=self.store,
-            engine=self.engine, jobs=self.jobs, threads=self.threads, watch=self.watch,
+            engine=self.engine, jobs=self.jobs, threads=self.threads, together=self.together, watch=self.watch,
         )  # fmt: skip
         return found[method.name]
 

@@ -54,8 +54,11 @@ def _refuse_hooks(parameters: Sequence[Tensor]) -> None:
     """
     for position, parameter in enumerate(parameters):
         # The last one is set by torch.distributed.optim, which hooks the graph instead of the parameter.
-        hooks = ("_backward_hooks", "_post_accumulate_grad_hooks", "_in_backward_optimizers")
-        if any(getattr(parameter, name, None) for name in hooks):
+        if (
+            parameter._backward_hooks
+            or parameter._post_accumulate_grad_hooks
+            or getattr(parameter, "_in_backward_optimizers", None)
+        ):
             raise GradPivotError(
                 f"parameter {position} of shape {tuple(parameter.shape)} has a hook or an optimizer that acts in the "
                 f"backward pass, on each of the two gradients; remove it (handle.remove()), and clip or step after "

@@ -161,13 +161,13 @@ def _in_memory_order(part: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ..
 
     Otherwise channels-last weights would be transposed before every product, which takes longer than the product.
     """
+    if all(tensor is None or tensor.is_contiguous() for tensor in part):
+        return part
     strides = {tensor.stride() for tensor in part if tensor is not None}
     if len(strides) != 1:
         return part
     (stride,) = strides
     order = sorted(range(len(stride)), key=lambda axis: -stride[axis])
-    if order == list(range(len(stride))):
-        return part
     return tuple(None if tensor is None else tensor.permute(order) for tensor in part)
 
 
@@ -184,6 +184,9 @@ def _vector(piece: Tensor) -> Tensor:
 
 
 def _gathered(bucket: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """One vector per side, copied and converted together: for small models every operation counts."""
     import torch
 
-    return tuple(torch.cat([part.detach().reshape(-1) for part in side]).double() for side in zip(*bucket, strict=True))
+    sides = list(zip(*bucket, strict=True))
+    together = torch.cat([part.reshape(-1) for side in sides for part in side]).detach().double()
+    return together.view(len(sides), -1).unbind()

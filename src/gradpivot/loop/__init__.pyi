@@ -1,6 +1,7 @@
 from .batches import (
     Batch as Batch,
     PairedBatch as PairedBatch,
+    Plan as Plan,
     paired_plan as paired_plan,
     plain_batch_size as plain_batch_size,
     plain_plan as plain_plan,
@@ -8,9 +9,11 @@ from .batches import (
     sequential_plan as sequential_plan,
 )
 from .checkpoint import Checkpoint as Checkpoint
+from .finished import finished_training as finished_training
 from .gradients import Gradients as Gradients
 from .history import finite as finite
 from .loop import Loop as Loop
+from .motion import RevertibleOptimizer as RevertibleOptimizer
 from .normalisation import (
     apply_policy as apply_policy,
     frozen_statistics as frozen_statistics,

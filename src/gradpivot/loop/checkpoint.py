@@ -86,13 +86,16 @@ class Checkpoint:
         now = time.perf_counter()
         if now - self._written < self._pause:
             return
-        seconds = self.seconds_before + now - self._started
-        # Through a file object: torch's own writer reports a full disk as "iostream error".
-        with replacing(self._path) as temporary, temporary.open("wb") as file:
-            torch.save({"key": self._key, "seconds": seconds, "state": state()}, file)
+        self.write(state(), self.seconds_before + now - self._started)
         self._written = time.perf_counter()
         if self._every:
             self._pause = max(min(self._every, 2 * self._pause), (self._written - now) / _MAX_TIME_FRACTION)
+
+    def write(self, state: dict[str, Any], seconds: float) -> None:
+        """Write the state of a run that took ``seconds`` so far."""
+        # Through a file object: torch's own writer reports a full disk as "iostream error".
+        with replacing(self._path) as temporary, temporary.open("wb") as file:
+            torch.save({"key": self._key, "seconds": seconds, "state": state}, file)
 
     def _first_pause(self, size: int) -> float:
         """The interval before the first write, by an estimate of how long it takes."""

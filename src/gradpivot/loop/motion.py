@@ -49,7 +49,7 @@ class RevertibleOptimizer:
         """
         for group in self._optimizer.param_groups:
             group["lr"] = rate * self._recipe.lr * rate_factor(self._recipe.schedule, number / self._total)
-        torch._foreach_copy_(self._weights_before, [p.detach() for p in self.parameters])
+        torch._foreach_copy_(self._weights_before, self.parameters)
         for before, buffer in zip(self._buffers_before, self._model.buffers(), strict=True):
             before.copy_(buffer)
         for parameter, gradient in zip(self.parameters, combined, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -118,7 +119,9 @@ class Passes:
         """Restore from :meth:`state_dict`."""
         self._scale, self._clean = state["scale"], state["clean"]
 
-    def _forward(self) -> torch.autocast:
+    def _forward(self) -> AbstractContextManager[object]:
+        if self._dtype is None and not torch.is_autocast_enabled(self._device):
+            return nullcontext()
         return torch.autocast(self._device, dtype=self._dtype, enabled=self._dtype is not None)
 
     def _scaled(

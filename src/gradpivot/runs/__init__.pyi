@@ -18,6 +18,12 @@ from .run import (
     run_method as run_method,
     split_for as split_for,
 )
+from .together import (
+    Lesson as Lesson,
+    Taught as Taught,
+    train_together as train_together,
+    why_separately as why_separately,
+)
 from .training import (
     Epoch as Epoch,
     FitToAll as FitToAll,

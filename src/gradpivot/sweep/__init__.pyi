@@ -1,3 +1,4 @@
+from .ahead import train_ahead as train_ahead
 from .cell import Cell as Cell, Setting as Setting, cells_of as cells_of, digest_of as digest_of
 from .engines.job import (
     Engine as Engine,

@@ -28,8 +28,8 @@ from gradpivot.sweep.cell import Cell, Setting, digest_of
 from gradpivot.sweep.margins import scaled_margins
 
 __all__ = [
-    "base_split", "check_setting", "check_targets", "judge_setting", "original_weights", "own_settings", "run_cell",
-    "setting_of",
+    "base_split", "check_setting", "check_targets", "find_split", "judge_setting", "original_weights", "own_settings",
+    "problem_of", "run_cell", "setting_of",
 ]  # fmt: skip
 
 # Workers go through the cells target by target, so a small cache of splits and models is enough.
@@ -40,7 +40,7 @@ _SCORERS: dict[tuple[Any, ...], Scorer] = {}
 
 def setting_of(problem: str, threads: int, device: str) -> Setting:
     """Everything the results on a problem depend on; loads its data once to hash them."""
-    found, judge = _problem(problem), judge_setting(problem, threads, device)
+    found, judge = problem_of(problem), judge_setting(problem, threads, device)
     judging = judge and found.judging and {**found.judging.to_dict(), "classifier_key": judge.original_key(0)}
     return Setting(
         problem=problem,
@@ -59,13 +59,13 @@ def setting_of(problem: str, threads: int, device: str) -> Setting:
 
 def judge_setting(problem: str, threads: int, device: str) -> Setting | None:
     """Setting of the classifier that judges a generator's samples; None for other problems."""
-    judging = _problem(problem).judging
+    judging = problem_of(problem).judging
     return None if judging is None else setting_of(judging.classifier, threads, device)
 
 
 def check_setting(setting: Setting) -> None:
     """Raise unless this process has the versions and data of the sweep: nodes of a cluster may differ."""
-    mine = _versions(_problem(setting.problem))
+    mine = _versions(problem_of(setting.problem))
     if mine != setting.versions:
         raise GradPivotError(
             f"this worker has {mine}, the sweep {dict(setting.versions)}; install the same versions on all nodes"
@@ -82,7 +82,7 @@ def check_setting(setting: Setting) -> None:
 @lru_cache(maxsize=_CACHE_SIZE)
 def _structure(problem: str) -> str:
     """Digest of the model's structure and constants and the task's class."""
-    found = _problem(problem)
+    found = problem_of(problem)
     with isolated():
         model = found.model()
     return digest_of([structure(model), constants(model), type(found.task).__name__])
@@ -91,7 +91,7 @@ def _structure(problem: str) -> str:
 @lru_cache(maxsize=_CACHE_SIZE)
 def _pretrained_digest(problem: str) -> str | None:
     """Digest of the problem's pretrained weights; None if its original is trained here."""
-    make = _problem(problem).original
+    make = problem_of(problem).original
     return None if make is None else weights_digest(make())
 
 
@@ -105,7 +105,7 @@ def _versions(problem: Problem) -> dict[str, str | None]:
 
 def check_targets(problem: str, targets: Sequence[Mapping[str, Any]]) -> None:
     """Raise before the sweep starts if a forget set does not exist in the data."""
-    scorer = _problem(problem).scorer()
+    scorer = problem_of(problem).scorer()
     if not scorer.metrics:
         raise GradPivotError(
             f"models of {problem} have no scores to compare; set judging= of its Problem to score their samples"
@@ -128,7 +128,7 @@ def base_split(problem: str, target: Mapping[str, Any]) -> ForgetSplit:
 
 def own_settings(problem: str) -> Mapping[str, Any]:
     """The problem's method settings, for those that a recipe leaves unset."""
-    return _problem(problem).settings
+    return problem_of(problem).settings
 
 
 def original_weights(
@@ -150,7 +150,7 @@ def original_weights(
     torch.set_num_threads(setting.threads)
     key = setting.original_key(seed, target)
     _discard_unusable(checkpoint, key)
-    problem, split = _problem(setting.problem), _any_split(setting.problem)
+    problem, split = problem_of(setting.problem), _any_split(setting.problem)
     if target is not None and "world" in target:
         # A pretrained original has seen all targets, so it is no shadow of any world.
         problem, split = replace(problem, original=None), _split(setting.problem, _hashable(target), seed)
@@ -179,7 +179,7 @@ def run_cell(
     """
     started = time.perf_counter()
     torch.set_num_threads(cell.setting.threads)
-    split = _split(cell.setting.problem, _hashable(cell.target), cell.seed)
+    split = find_split(cell)
     scorer = _scorer(cell, judge, shared)
     model, of_original = _original(cell, original, scorer)
     if cell.role == "original":
@@ -226,7 +226,7 @@ def _run_method(
     cell: Cell, split: ForgetSplit, model: nn.Module, scorer: Scorer, checkpoint: Path | None, progress: Progress | None
 ) -> _CellResult:
     """Run a method or retrain the reference."""
-    prepared = _problem(cell.setting.problem).prepared(
+    prepared = problem_of(cell.setting.problem).prepared(
         model,
         split,
         make_method(cell.method),
@@ -247,7 +247,7 @@ def _margins(cell: Cell, done: _CellResult) -> list[float] | None:
     if cell.world is None or done.point.diverged is not None:
         return None
     base = base_split(cell.setting.problem, cell.target)
-    return scaled_margins(done.model, _problem(cell.setting.problem).task, base.train, base.forget_indices)
+    return scaled_margins(done.model, problem_of(cell.setting.problem).task, base.train, base.forget_indices)
 
 
 def _discard_unusable(path: Path | None, key: str) -> None:
@@ -283,21 +283,27 @@ def telemetry(history: Mapping[str, Sequence[Any]]) -> dict[str, float]:
     return facts
 
 
+def find_split(cell: Cell) -> ForgetSplit:
+    """The cell's split."""
+    return _split(cell.setting.problem, _hashable(cell.target), cell.seed)
+
+
 @lru_cache(maxsize=_CACHE_SIZE)
-def _problem(name: str) -> Problem:
+def problem_of(name: str) -> Problem:
+    """The cached problem of this name."""
     return find_problem(name)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _data(problem: str) -> tuple[Any, Any]:
-    return _problem(problem).load()
+    return problem_of(problem).load()
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _any_split(problem: str) -> ForgetSplit:
     """An arbitrary split, for the original model and the data digest, which do not depend on it."""
     train, test = _data(problem)
-    return ForgetSplit.by_index(train, test, [0], target=_problem(problem).target)
+    return ForgetSplit.by_index(train, test, [0], target=problem_of(problem).target)
 
 
 _Target = tuple[tuple[str, Any], ...]
@@ -318,7 +324,7 @@ def _world(problem: str, target: _Target) -> ForgetSplit:
 def _whole_split(problem: str, target: _Target, seed: int) -> ForgetSplit:
     train, test = _data(problem)
     wanted = dict(target)
-    options = {"target": _problem(problem).target, "already_forgotten": wanted.get("already_forgotten")}
+    options = {"target": problem_of(problem).target, "already_forgotten": wanted.get("already_forgotten")}
     if wanted["kind"] == "class":
         return ForgetSplit.by_class(train, test, wanted["classes"], **options)
     if wanted["kind"] == "index":
@@ -333,7 +339,7 @@ def _original(cell: Cell, weights: Callable[[], bytes], scorer: Scorer) -> tuple
     """The original model and its scorer, cached by key."""
     key = cell.original_key
     if key not in _ORIGINALS:
-        model = _load_model(_problem(cell.setting.problem), weights, cell.setting.device)
+        model = _load_model(problem_of(cell.setting.problem), weights, cell.setting.device)
         own = scorer.for_one_model()
         # A scorer of one model serves all targets; any other belongs to this target.
         _cache(_ORIGINALS, key, (model, None if own is scorer else own))
@@ -343,7 +349,7 @@ def _original(cell: Cell, weights: Callable[[], bytes], scorer: Scorer) -> tuple
 
 def _scorer(cell: Cell, judge: Callable[[], bytes] | None, shared: Path | None) -> Scorer:
     """The cached scorer of a problem's models; real images are processed once per forget set."""
-    problem = _problem(cell.setting.problem)
+    problem = problem_of(cell.setting.problem)
     key = (cell.setting.judge_key or "", cell.setting.problem, _hashable(cell.target), cell.seed)
     if key not in _SCORERS:
         load = None if judge is None else (lambda found: _load_model(found, judge, cell.setting.device))

@@ -103,8 +103,12 @@ class Classification(UncertaintyTask):
 
         If a subclass overrides ``forget_loss``, the degree needs a second forward pass.
         """
-        loss, predictions = self._forget_and_predict(model, batch, objective)
-        return Forgetting(loss, (~predictions.correct).double())
+        if type(self).forget_loss is not Classification.forget_loss:
+            loss, predictions = self._forget_and_predict(model, batch, objective)
+            return Forgetting(loss, (~predictions.correct).double())
+        # Without the confidence, which takes several operations and is not needed here.
+        logits, targets = self.logits(model, batch)
+        return Forgetting(objective(logits, targets), (logits.detach().argmax(1) != targets).double())
 
     def uncertainty(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
         """:meth:`forget_loss` and the uncertainty 1 − p_θ(y|x) of each sample."""

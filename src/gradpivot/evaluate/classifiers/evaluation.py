@@ -26,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 # Elements per batch on a CPU, so that activations stay in the cache. 64 images of 3×32×32 were the fastest of 16 to
-# 2,048 on ResNet-18 and ResNet-20 (docs/speed.md).
+# 2,048 on ResNet-18 and ResNet-20 (docs/performance.md).
 _BATCH_ELEMENTS = 64 * 3 * 32 * 32
 _MAX_BATCH = 512
 
