@@ -83,13 +83,6 @@ class AnchoredDiffusion(Diffusion, GradualTask):
         distances, degree = self._to_anchor(noisy, self.predicted(model, noisy, labels), labels, objective)
         return Forgetting(distances.mean(), degree)
 
-    def degree(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
-        """The degree of :meth:`forgetting`, without gradient."""
-        images, labels = self.clean(model, batch)
-        noisy = self.noised(images)
-        (predicted,) = self.predictions(model, noisy, labels)
-        return self._to_anchor(noisy, predicted, labels, objective)[1]
-
     def anchors(self, labels: Tensor, objective: Objective) -> Tensor:
         """The label whose original prediction each label's moves to.
 
