@@ -124,6 +124,20 @@ def test_a_task_may_say_what_a_run_may_cost():
     assert to.move_to(0.7) == 1
 
 
+def test_a_task_may_say_how_many_samples_to_measure():
+    class Slow(Classification):
+        search_samples = 10
+        seen = 0
+
+        def outputs(self, model, inputs):
+            type(self).seen += len(inputs)
+            return super().outputs(model, inputs)
+
+    landing(Shifted(), task=Slow())
+    # The degree and the retain loss.
+    assert Slow.seen == 2 * 10
+
+
 def test_all_of_it_is_more_than_all_but_one():
     """99 of 100 are near enough to any other degree, and go on where γ asks for all."""
     model = Shifted()

@@ -89,6 +89,7 @@ class Dial:
         settings: DialSettings | None = None,
     ) -> None:
         assert method.gamma is not None
+        task = task.anchored(model, split)
         self._method, self._model, self._task, self._loop = method, model, task, loop
         self._settings = settings or DialSettings()
         objective = resolve_objective(method.objective, split.kind, task)
@@ -132,7 +133,7 @@ class Dial:
             end=self._target + shift,
             full=goal.full + shift,
             retain_start=loop.retain_level(model, goal.task, split, method),
-            unit=goal.task.loss_unit * goal.share(start),
+            unit=self._search.full_budget / self._settings.retain_budget,
             reversible=goal.objective.reversible,
             settings=self._settings,
         )

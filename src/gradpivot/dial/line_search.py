@@ -61,11 +61,12 @@ class LineSearch:
         self._settings = settings or DialSettings()
         self._task = goal.task
         self._data = split.train
-        self._forget = shuffled(split.forget_indices, loop.seed, "landing")[: self._settings.search_samples]
+        samples = goal.task.search_samples or self._settings.search_samples
+        self._forget = shuffled(split.forget_indices, loop.seed, "landing")[:samples]
         self._reference = split.validation if held_out else split.train
         self._measure = self._error if held_out else self.retain_loss
         kept = split.known_indices(split.validation) if held_out else split.retain_indices
-        self._retain = shuffled(kept, loop.seed, "landing")[: self._settings.search_samples]
+        self._retain = shuffled(kept, loop.seed, "landing")[:samples]
         self._segment = Segment(model)
         self.weight_norm = math.sqrt(
             math.fsum(float(p.detach().double().square().sum()) for p in model.parameters() if p.requires_grad)
@@ -77,10 +78,11 @@ class LineSearch:
         self._retain_start = loop.replicas.from_first(self._reference_loss)
         self._unit = goal.task.loss_unit * goal.share(self.start)
         own = goal.task.retain_budget
-        self._retain_budget = self._settings.retain_budget * self._unit if own is None else own
+        self.full_budget = self._settings.retain_budget * self._unit if own is None else own
+        """Rise of the measured L_r that γ = 1 may cause."""
         if held_out:
-            self._retain_budget = self._settings.held_out_rise
-        self._budget = self._retain_budget
+            self.full_budget = self._settings.held_out_rise
+        self._budget = self.full_budget
         self._degrees: dict[float, float] = {}
 
     @torch.no_grad()
@@ -145,7 +147,7 @@ class LineSearch:
         Returns:
             The position on the line; 0 is the original and 1 the end of the run.
         """
-        self._budget, self._degrees = budget * self._retain_budget, {}
+        self._budget, self._degrees = budget * self.full_budget, {}
         self._segment.set_end(self._model)
         share = self._loop.replicas.from_first(lambda: self._within_budget(self._find_share(target)))
         self._interpolate(share)
@@ -155,7 +157,7 @@ class LineSearch:
 
     def move_by(self, share: float, *, budget: float = 1.0) -> float:
         """Move the model to a share of the line, as far as the budget allows; see :meth:`move_to`."""
-        self._budget, self._degrees = budget * self._retain_budget, {}
+        self._budget, self._degrees = budget * self.full_budget, {}
         self._segment.set_end(self._model)
         share = self._loop.replicas.from_first(lambda: self._affordable(share)[0])
         self._interpolate(share)

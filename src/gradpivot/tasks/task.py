@@ -10,6 +10,7 @@ from gradpivot.errors import GradPivotError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from gradpivot.data import ForgetSplit
     from gradpivot.evaluate import Scorer
     from gradpivot.tasks.objectives import Objective
 
@@ -81,6 +82,11 @@ class Task(ABC):
         """Rise of L_r that a whole run may cause; None for 0.15 :attr:`loss_unit`."""
         return None
 
+    @property
+    def search_samples(self) -> int | None:
+        """Maximum number of samples of each set that the dial's line search measures; None for its default."""
+        return None
+
     @abstractmethod
     def retain_loss(self, model: nn.Module, batch: Any) -> Tensor:
         """L_r on a batch; lower is better."""
@@ -107,6 +113,17 @@ class Task(ABC):
     def counterpart(self, objective: Objective) -> Objective:
         """The task's equivalent of an objective; by default the objective itself."""
         return objective
+
+    def anchored(self, original: nn.Module, split: ForgetSplit) -> Task:
+        """The task whose losses and degree the dial uses; by default the task itself.
+
+        A generator has no degree of forgetting but the way from the original model's outputs to those it should have.
+
+        Args:
+            original: The model before the run; copied if it is needed.
+            split: The data to forget and to retain.
+        """
+        return self
 
     def scorer(self) -> Scorer | None:
         """How to score models; None for the default: accuracies and attacks if they predict labels, else losses."""

@@ -10,12 +10,9 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, GA, RL, WS, ForgetSplit, SalUn
-from gradpivot.dial.ramp import target_degree
 from gradpivot.errors import GradPivotError
 from gradpivot.loop.gradients import StepLosses
 from gradpivot.loop.loop import Loop
-from gradpivot.methods.retrain import Retrain
-from gradpivot.runs.training import FitToAll
 from gradpivot.runtime.randomness import derive, drawing_for, isolated
 from gradpivot.tasks.classification import Classification
 from gradpivot.tasks.diffusion.denoising import Diffusion
@@ -223,6 +220,7 @@ METHODS = [
     RL(lr=0.01, epochs=1, batch_size=8),
     SalUn(lr=0.01, epochs=1, batch_size=8, saliency=0.3),
     CUP(gamma=0.6, dial="angle", lr=0.01, epochs=1, batch_size=8, objective="noise_image"),
+    CUP(gamma=1.0, lr=0.01, epochs=2, batch_size=8, optimizer="adam"),
 ]
 
 
@@ -286,13 +284,6 @@ def test_the_other_class_objective_falls_and_the_rest_is_held():
     assert retain_after < 1.1 * retain_before
 
 
-def test_what_a_run_may_cost_is_more_than_good_runs_did():
-    """In docs/results/ddpm.md L_r rose by 0.014 where nothing was harmed; 0.15 units of 0.05 would be half of that."""
-    assert Diffusion().retain_budget > 0.014
-    with pytest.raises(GradPivotError, match="retain_budget is -1"):
-        Diffusion(retain_budget=-1)
-
-
 def test_wrong_settings_raise():
     with pytest.raises(GradPivotError, match="num_class_embeds=4"):
         TASK.retain_loss(TinyNoise(classes=2), BATCH)
@@ -306,6 +297,8 @@ def test_wrong_settings_raise():
         Diffusion(classes=1).forget_loss(TinyNoise(1), (BATCH[0], BATCH[1] * 0), objective("other_class"))
     with pytest.raises(GradPivotError, match="label_dropout is 1"):
         Diffusion(label_dropout=1)
+    with pytest.raises(GradPivotError, match="retain_budget is -1"):
+        Diffusion(retain_budget=-1)
     with pytest.raises(GradPivotError, match="beta_start"):
         Diffusion(beta_start=0.5, beta_end=0.1)
     with pytest.raises(GradPivotError, match="not classification"):
@@ -332,110 +325,3 @@ def test_seeds_of_steps_are_those_of_several_processes():
     losses = StepLosses(seed=4, step=0, parts=(None, None), replicas=None, passes=None)
     assert losses._draws_seed("retain") == derive(4, "step", 0, "retain")
     assert losses._draws_seed("forget") == derive(4, "step", 0)
-
-
-class Deaf(TinyNoise):
-    """Takes no notice of the label."""
-
-    def forward(self, images: torch.Tensor, timesteps: torch.Tensor, class_labels: torch.Tensor) -> torch.Tensor:
-        return super().forward(images, timesteps, torch.zeros_like(class_labels))
-
-
-OBJECTIVES = ["other_class", "no_class", "negative_mse", "unlikelihood"]
-
-
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_a_label_that_says_nothing_is_forgotten(name):
-    with isolated(0):
-        model = Deaf()
-        found = TASK.forgetting(model, forgotten(), objective(name))
-    torch.testing.assert_close(found.degree, torch.ones_like(found.degree))
-
-
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_the_loss_beside_the_degree_is_the_forget_loss(name):
-    batch = forgotten()
-    with isolated(1):
-        found = TASK.forgetting(tiny(), batch, objective(name))
-    with isolated(1):
-        torch.testing.assert_close(found.loss, TASK.forget_loss(tiny(), batch, objective(name)))
-
-
-def test_the_degree_is_what_the_label_adds_to_the_prediction():
-    """1 − (e_∅ − e_c)/unit, sample by sample, of the same noise."""
-    model, (images, labels) = tiny(), forgotten()
-    with isolated(2):
-        found = TASK.forgetting(model, (images, labels), objective("no_class"))
-    with isolated(2), torch.no_grad():
-        clean, _ = TASK.clean(model, (images, labels))
-        noisy = TASK.noised(clean)
-        errors = [
-            (TASK.predicted(model, noisy, asked) - noisy.noise).square().flatten(1).mean(1)
-            for asked in (torch.full_like(labels, TASK.no_class), labels)
-        ]
-    expected = 1 - (errors[0] - errors[1]) / TASK.loss_unit
-    torch.testing.assert_close(found.degree, expected.double(), rtol=1e-5, atol=1e-6)
-    assert found.degree.std() > 0
-
-
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_the_degree_alone_is_the_same(name):
-    batch = forgotten()
-    with isolated(1):
-        found = TASK.forgetting(tiny(), batch, objective(name))
-    with isolated(1):
-        alone = TASK.degree(tiny(), batch, objective(name))
-    torch.testing.assert_close(alone, found.degree)
-    assert not alone.requires_grad
-
-
-@pytest.mark.parametrize("ask", [TASK.forgetting, TASK.degree])
-def test_noise_images_have_no_degree(ask):
-    with pytest.raises(GradPivotError, match="noise_image uses no forget samples"):
-        ask(tiny(), forgotten(), objective("noise_image"))
-
-
-def shades(count: int, seed: int = 0) -> TensorDataset:
-    """8×8 images that are dark, grey or bright by class: in strong noise only the label tells."""
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.arange(count) % 3
-    images = torch.randint(0, 60, (count, 1, 8, 8), generator=generator) + 97 * labels[:, None, None, None]
-    return TensorDataset(images.clamp(0, 255).to(torch.uint8), labels)
-
-
-@pytest.mark.slow
-@pytest.mark.numeric
-def test_cup_lands_on_the_degree_that_was_asked_for():
-    task, data = Diffusion(classes=3, timesteps=50, beta_end=0.3), shades(600)
-    # The dark one: what the others predict for a grey one in the mean is grey.
-    sets = ForgetSplit.by_class(data, shades(60, seed=1), 0)
-    learning = Retrain(optimizer="adam", lr=1e-2, epochs=30, batch_size=64, weight_decay=0, augment="none")
-    model = Loop(seed=0).run(FitToAll(learning), tiny(), task, sets).model
-    images, labels = data.tensors
-    batch = images[labels == 0], labels[labels == 0]
-
-    def degree(model: nn.Module) -> float:
-        with isolated(3), torch.no_grad():
-            draws = [task.forgetting(model, batch, objective("no_class")).degree for _ in range(20)]
-        return float(torch.stack(draws).mean())
-
-    def forgotten_share(gamma: float) -> float:
-        method = CUP(gamma=gamma, batch_size=64, iterations=40, optimizer="adam", lr=1e-2, augment="none")
-        outcome = Loop(seed=0).run(method, model, task, sets)
-        assert outcome.diverged is None
-        return (degree(outcome.model) - degree(model)) / (1 - degree(model))
-
-    shares = [forgotten_share(gamma) for gamma in (0.0, 0.4, 1.0)]
-    # Known limit: with three of six training seeds it misses the degree, mostly by staying near the original.
-    # Each look has its own noise: 200 samples tell a share of the way to within some 10 points.
-    for share, asked in zip(shares, (0, target_degree(0.4), 1), strict=True):
-        assert share == pytest.approx(asked, abs=0.15)
-
-
-@pytest.mark.numeric
-def test_a_run_that_has_forgotten_too_much_does_not_climb_away_from_other_classes():
-    """Away from the others' predictions leads anywhere, further from the images too: it only holds."""
-    sets = split()
-    method = CUP(gamma=0.0, batch_size=20, iterations=12, optimizer="adam", lr=1e-2, augment="none")
-    outcome = Loop(seed=0).run(method, tiny(), TASK, sets)
-    assert min(outcome.history["intensity"]) >= 0

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from gradpivot.errors import GradPivotError, install_command
 from gradpivot.tasks.batch import Adapter, input_and_target
 from gradpivot.tasks.objectives import objective as objective_named
-from gradpivot.tasks.task import Forgetting, GradualTask
+from gradpivot.tasks.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from gradpivot.data import ForgetSplit
+    from gradpivot.tasks.diffusion.anchored import AnchoredDiffusion
     from gradpivot.tasks.objectives import Objective
 
 __all__ = ["Diffusion", "Noisy"]
@@ -38,7 +40,7 @@ class Noisy(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Diffusion(GradualTask):
+class Diffusion(Task):
     """A model ε_θ(x_t, t, c) with the call signature of diffusers' UNet2DModel.
 
     It is called as ``model(images, timesteps, class_labels=labels)``. Labels are 0 … classes − 1; ``classes`` stands
@@ -51,9 +53,10 @@ class Diffusion(GradualTask):
         timesteps: Number T of diffusion timesteps.
         beta_start: First β of the linear schedule.
         beta_end: Last β of the linear schedule.
-        loss_unit: Loss change equivalent to one nat of a classifier: about the denoising loss of a trained model.
-        retain_budget: Rise of L_r that a whole run may cause. It includes the gap between averaged and plain weights:
-            the runs in ``docs/results/ddpm.md`` rise by 0.014, and their other classes stay recognisable.
+        loss_unit: Change of a distance between predictions equivalent to one nat of a classifier: about the distance
+            between the predictions for two classes.
+        retain_budget: Rise of L_r that a whole run under the dial may cause, a mean squared distance per pixel from the
+            original's predictions.
         adapter: Maps a sample or batch to (image, label). Images are uint8, or floating-point in [0, 1]; the model gets
             them in [−1, 1].
     """
@@ -66,8 +69,8 @@ class Diffusion(GradualTask):
     timesteps: int = 1000
     beta_start: float = 1e-4
     beta_end: float = 0.02
-    loss_unit: float = 0.05
-    retain_budget: float = 0.02
+    loss_unit: float = 0.01
+    retain_budget: float = 0.006
     adapter: Adapter = input_and_target
 
     def __post_init__(self) -> None:
@@ -104,7 +107,7 @@ class Diffusion(GradualTask):
         images, labels = self.clean(model, batch)
         noisy = self.noised(images)
         if model.training and self.label_dropout:
-            labels = self._dropped(labels)
+            labels = self.dropped(labels)
         return mse_loss(self.predicted(model, noisy, labels), noisy.noise)
 
     def forget_loss(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
@@ -126,43 +129,14 @@ class Diffusion(GradualTask):
         predicted = self.predicted(model, noisy, labels)
         if teacher_labels is None:
             return objective(predicted, noisy.noise)
-        (target,) = self._teachers(model, noisy, teacher_labels)
+        (target,) = self.predictions(model, noisy, teacher_labels)
         return objective(predicted, target)
 
-    def forgetting(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
-        """:meth:`forget_loss` and the degree of forgetting, 1 − (e_∅ − e_c)/loss_unit.
+    def anchored(self, original: nn.Module, split: ForgetSplit) -> AnchoredDiffusion:
+        """The task relative to the original model (:mod:`gradpivot.tasks.diffusion.anchored`)."""
+        from gradpivot.tasks.diffusion.anchored import AnchoredDiffusion
 
-        e_c = ‖ε − ε_θ(x_t, t, c)‖² and e_∅ are denoising errors per pixel. Averaged over samples and timesteps,
-        e_∅ − e_c is the information in the label about the image (Kong, Brekelmans & Ver Steeg, "Information-Theoretic
-        Diffusion", ICLR 2023), here with equal weights for all t. The mean degree is 1 where the label does not help;
-        that of a single sample may be outside [0, 1].
-
-        Needs one prediction more than :meth:`forget_loss`, batched with the teacher's.
-        """
-        import torch
-
-        _check_has_degree(objective)
-        objective, noisy, labels, teacher_labels = self._to_forget(model, batch, objective)
-        predicted = self.predicted(model, noisy, labels)
-        no_class = torch.full_like(labels, self.no_class)
-        teachers = [no_class] if teacher_labels is None or objective.name == "no_class" else [no_class, teacher_labels]
-        without, *others = self._teachers(model, noisy, *teachers)
-        target = noisy.noise if teacher_labels is None else (*others, without)[0]
-        return Forgetting(objective(predicted, target), self._degree(noisy, predicted.detach(), without))
-
-    def degree(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
-        """The degree of :meth:`forgetting`, from one pass without teacher and gradient."""
-        import torch
-
-        _check_has_degree(objective)
-        images, labels = self.clean(model, batch)
-        noisy = self.noised(images)
-        no_class = torch.full_like(labels, self.no_class)
-        return self._degree(noisy, *self._teachers(model, noisy, labels, no_class))
-
-    def _degree(self, noisy: Noisy, predicted: Tensor, without: Tensor) -> Tensor:
-        gain = (without - noisy.noise).square() - (predicted - noisy.noise).square()
-        return 1 - gain.flatten(1).mean(1).double() / self.loss_unit
+        return AnchoredDiffusion.of(self, original, split.classes)
 
     def _to_forget(
         self, model: nn.Module, batch: Any, objective: Objective
@@ -175,8 +149,8 @@ class Diffusion(GradualTask):
         noisy = self.noised(images)
         return objective, noisy, labels, self._teacher_labels(objective.name, labels)
 
-    def _teachers(self, model: nn.Module, noisy: Noisy, *labels: Tensor) -> tuple[Tensor, ...]:
-        """Predictions for other labels, from one pass without gradient."""
+    def predictions(self, model: nn.Module, noisy: Noisy, *labels: Tensor) -> tuple[Tensor, ...]:
+        """ε_θ for one or more lists of labels, from one pass without gradient."""
         import torch
 
         times = len(labels)
@@ -237,7 +211,8 @@ class Diffusion(GradualTask):
         """The noise schedule as a cached diffusers ``DDPMScheduler``."""
         return _schedule(self.timesteps, self.beta_start, self.beta_end)
 
-    def _dropped(self, labels: Tensor) -> Tensor:
+    def dropped(self, labels: Tensor) -> Tensor:
+        """The labels, a fraction ``label_dropout`` of them replaced by *no class*."""
         import torch
 
         from gradpivot.runtime import draw_rows
@@ -277,14 +252,6 @@ class Diffusion(GradualTask):
             raise GradPivotError(
                 f"a label is outside 0 … {self.classes - 1}; map the labels to that range, or set classes in Diffusion"
             )
-
-
-def _check_has_degree(objective: Objective) -> None:
-    if objective.name == "noise_image":
-        raise GradPivotError(
-            "the objective noise_image uses no forget samples, so it has no degree of forgetting; use dial='angle' or "
-            "the objective other_class"
-        )
 
 
 def _uniform_like(images: Tensor) -> Tensor:

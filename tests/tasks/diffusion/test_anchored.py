@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from gradpivot import CUP, WS, ForgetSplit
+from gradpivot.dial.ramp import target_degree
+from gradpivot.errors import GradPivotError
+from gradpivot.geometry.gradient import gradient_of
+from gradpivot.loop.loop import Loop
+from gradpivot.runtime.randomness import isolated
+from gradpivot.tasks.diffusion.anchored import AnchoredDiffusion
+from gradpivot.tasks.diffusion.denoising import Diffusion
+from gradpivot.tasks.objectives import Objective, objective
+
+TASK = Diffusion(classes=3, timesteps=50)
+OTHER = objective("other_class")
+
+
+class Labelled(nn.Module):
+    """ε_θ = w·x_t plus a value for each label; the last one means no class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.tensor(0.5))
+        self.class_embedding = nn.Embedding(4, 1)
+
+    def forward(self, images: torch.Tensor, timesteps: torch.Tensor, class_labels: torch.Tensor) -> torch.Tensor:
+        return self.slope * images + self.class_embedding(class_labels)[:, :, None, None]
+
+
+def model(*values: float) -> Labelled:
+    made = Labelled()
+    with torch.no_grad():
+        made.class_embedding.weight.copy_(torch.tensor(values or (0.0, 1.0, 3.0, 2.0))[:, None])
+    return made
+
+
+def data(count: int = 96) -> TensorDataset:
+    images = torch.randint(0, 256, (count, 1, 4, 4), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return TensorDataset(images, torch.arange(count) % 3)
+
+
+def split(*classes: int) -> ForgetSplit:
+    return ForgetSplit.by_class(data(), data(), classes or (1,))
+
+
+def anchored(*classes: int) -> AnchoredDiffusion:
+    return TASK.anchored(model(), split(*classes))
+
+
+def of_class(label: int) -> tuple[torch.Tensor, torch.Tensor]:
+    images, labels = data().tensors
+    return images[labels == label], labels[labels == label]
+
+
+@pytest.mark.parametrize(("name", "value"), [("other_class", 3.0), ("unlikelihood", 3.0), ("no_class", 2.0)])
+def test_the_loss_is_zero_and_the_degree_one_where_the_prediction_is_the_anchors(name, value):
+    task, there = anchored(), model(0.0, value, 3.0, 2.0)
+    with isolated(1):
+        found = task.forgetting(there, of_class(1), objective(name))
+    assert found.loss.item() == 0
+    assert found.degree.tolist() == [1.0] * 32
+
+
+def test_the_degree_is_the_share_of_the_squared_distance_that_is_gone():
+    task = anchored()
+    with isolated(1):
+        assert task.forgetting(model(), of_class(1), OTHER).degree.tolist() == pytest.approx([0.0] * 32, abs=1e-6)
+    with isolated(1):
+        half = task.forgetting(model(0.0, 2.0, 3.0, 2.0), of_class(1), OTHER)
+    # From 1 towards 3: at 2 half of the distance is left, a quarter of its square.
+    assert half.loss.item() == pytest.approx(1.0)
+    assert half.degree.tolist() == pytest.approx([0.75] * 32, abs=1e-6)
+    assert not half.degree.requires_grad
+
+
+@pytest.mark.parametrize("name", ["other_class", "no_class"])
+def test_loss_and_degree_alone_are_the_same(name):
+    task, moved = anchored(), model(0.0, 1.5, 3.0, 2.0)
+    with isolated(2):
+        found = task.forgetting(moved, of_class(1), objective(name))
+    with isolated(2):
+        torch.testing.assert_close(task.forget_loss(moved, of_class(1), objective(name)), found.loss)
+    with isolated(2):
+        torch.testing.assert_close(task.degree(moved, of_class(1), objective(name)), found.degree)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_original_retains_everything_at_no_gradient(training):
+    task, same = anchored(), model().train(training)
+    with isolated(3):
+        loss = task.retain_loss(same, of_class(0))
+        gradient = gradient_of(loss, list(same.parameters()))
+    assert loss.item() == 0
+    assert all(float(part.abs().sum()) == 0 for part in gradient)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_prediction_without_a_label_is_retained_too(training):
+    task = replace(anchored(), label_dropout=0.5)
+    with isolated(3):
+        loss = task.retain_loss(model(0.0, 1.0, 3.0, 5.0).train(training), of_class(0))
+    # 9 for each sample without its label.
+    assert 0 < loss.item() < 9
+
+
+def test_no_gradient_enters_the_original_and_the_model_may_move_on():
+    start = model()
+    task = TASK.anchored(start, split())
+    with isolated(4):
+        task.forget_loss(start, of_class(1), OTHER).backward()
+    assert start.class_embedding.weight.grad is not None
+    assert all(p.grad is None and not p.requires_grad for p in task.original.parameters())
+    with torch.no_grad():
+        start.slope.add_(1)
+    assert task.original.slope.item() == 0.5
+
+
+def test_the_anchor_is_the_next_class_that_is_not_forgotten():
+    assert anchored(1).anchors(torch.arange(3), OTHER).tolist() == [2, 2, 0]
+    assert anchored(1, 2).anchors(torch.tensor([1, 2]), OTHER).tolist() == [0, 0]
+    assert anchored(0, 2).anchors(torch.tensor([2, 0]), OTHER).tolist() == [1, 1]
+    assert anchored(1).anchors(torch.tensor([1]), objective("no_class")).tolist() == [3]
+
+
+def test_objectives_without_an_anchor_are_refused():
+    own = Objective("own", lambda predicted, noise: predicted.mean(), None, takes="noise")
+    for wanting in (objective("noise_image"), objective("negative_mse"), own):
+        with pytest.raises(GradPivotError, match="no degree of forgetting for diffusion; use dial='angle'"):
+            anchored().degree(model(), of_class(1), wanting)
+    alone = AnchoredDiffusion.of(Diffusion(classes=1), model(), ())
+    with pytest.raises(GradPivotError, match="use no_class"):
+        alone.anchors(torch.zeros(2, dtype=torch.long), OTHER)
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("kind", [CUP, WS])
+@pytest.mark.parametrize("gamma", [0.0, 0.4, 0.8])
+def test_a_run_lands_on_the_share_of_the_way_that_gamma_asks_for(kind, gamma):
+    task = replace(TASK, loss_unit=4.0, retain_budget=1.0)
+    method = kind(gamma=gamma, lr=0.1, iterations=60, batch_size=32, augment="none")
+    outcome = Loop(seed=0).run(method, model(), task, split())
+    with isolated(5), torch.no_grad():
+        degree = anchored().degree(outcome.model, of_class(1), OTHER).mean()
+    assert float(degree) == pytest.approx(target_degree(gamma), abs=0.05)
+    assert outcome.history["reached"][-1] == pytest.approx(outcome.history["asked"][-1], abs=0.05)
+    assert min(outcome.history["intensity"]) >= 0, "climbing away from another class leads anywhere"
+
+
+def test_a_run_leaves_the_task_and_the_model_alone():
+    start = model()
+    method = CUP(gamma=1.0, lr=0.1, iterations=5, batch_size=32, augment="none")
+    one, two = (Loop(seed=0).run(method, start, TASK, split()).model for _ in range(2))
+    assert torch.equal(one.class_embedding.weight, two.class_embedding.weight)
+    assert start.class_embedding.weight[:, 0].tolist() == [0.0, 1.0, 3.0, 2.0]
