@@ -146,7 +146,7 @@ _RIVALS = (
 )  # fmt: skip
 """Methods that CUP is compared with on records."""
 _SHORT = (
-    "--methods", "CUP γ = 1", "CUP γ = 1, 5 % of the epochs", "CUP γ = 1, 10 % of the epochs", "CUP γ = 1, s = 0.03",
+    "--methods", "CUP γ = 1", "CUP γ = 1, 5 % of the epochs", "CUP γ = 1, 10 % of the epochs", "CUP γ = 1, s = 0.1",
     "CUP γ = 1, s = 0", "CUP γ = 1, gradients (shrink=1)", "--rivals", "Warm restart", "FT", "EU-k", "IU",
 )  # fmt: skip
 """Rows of the smaller tables of records."""

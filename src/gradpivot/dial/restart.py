@@ -3,9 +3,9 @@ r"""Deletion of records under the dial: a warm restart, training on retained dat
 A gradient that pushes single records away leaves a mark of its own: an attacker who repeats the run on shadow models
 finds it (docs/results/records.md). So no gradient of L_f is used. The weights are shrunk and perturbed, θ ← s·θ +
 (1 − s)·θ_new, and trained on the retain set until the model is as sure of it as before or the ceiling is reached. What
-it then knows of the records is what the retained data say about them. Later passes draw samples by how unsure the model
-still is of them, because most are learned after the first. A smaller γ is a point on the line between the original and
-this end: its barrier is low, though not zero.
+it then knows of the records is what the retained data say about them. A learning rate above that of training, with
+clipped gradients, erases as much as a smaller s and costs less accuracy. A smaller γ is a point on the line between the
+original and this end: its barrier is low, though not zero.
 """
 
 from __future__ import annotations
@@ -39,15 +39,13 @@ if TYPE_CHECKING:
 __all__ = ["CEILING", "Restart", "Restartable", "restart_epochs"]
 
 CEILING = 0.22
-"""Passes over the retain set as a fraction of training's; measuring it before the later ones adds a quarter."""
-_UNIFORM = 0.3
-"""Fraction of the passes that use every sample once."""
-_MIN_WEIGHT = 0.1
-"""Weight of a sample that the model is sure of; 1 is that of one it gets wrong."""
+"""Passes over the retain set as a fraction of training's; with the measurements about 30 % of its time."""
+_UNMEASURED = 0.5
+"""Fraction of the passes after which a run may end early."""
 
 
 def restart_epochs(training_epochs: int) -> int:
-    """Passes over the retain set that a deletion may take: with its measurements about 30 % of training."""
+    """Passes over the retain set that a deletion may take."""
     return max(1, round(CEILING * training_epochs))
 
 
@@ -120,12 +118,15 @@ class Restart:
         if self._recipe.batchnorm == "recalibrate":
             recalibrate = partial(loop.recalibrate, model, task, split, self._recipe)
         self._search = LineSearch(model, goal, split, loop, recalibrate, settings, held_out=True)
-        self._epoch, self._uncertain, self._level = -1, np.empty(0), math.inf
+        self._learned = shuffled(split.retain_indices, loop.seed, "restart")[: settings.search_samples]
+        self._epoch, self._level = -1, math.inf
 
     def _training(self) -> _Training:
         method, model = self._method, self._model
+        # Adam's steps are as long as the rate says, however gradients are clipped.
+        rate = self._settings.restart_rate if method.optimizer == "sgd" else 1.0
         return _Training(
-            lr=method.training_lr or self._settings.training_lr,
+            lr=rate * (method.training_lr or self._settings.training_lr),
             epochs=restart_epochs(method.training_epochs or self._settings.training_epochs),
             batch_size=method.retain_batch_size or self._settings.restart_batch,
             augment=method.augment,
@@ -140,7 +141,7 @@ class Restart:
         """Restart, train, and move to the target degree."""
         if self._method.gamma == 0:
             return
-        tolerated = float(self._retain_uncertainty().mean()) + self._settings.repair_gap
+        tolerated = self._retain_uncertainty() + self._settings.repair_gap
         self._loop.attach(self)
         self._loop.shrink_and_perturb(self._model, self._shrink)
         self._train(tolerated)
@@ -162,7 +163,7 @@ class Restart:
             loop.step(gradients, Weights(0.0, 1.0), measured=False)
             loop.record(asked=None, reached=None, start=self._search.start, most=None, landed=None)
         else:
-            self._level = float(self._retain_uncertainty().mean())
+            self._level = self._retain_uncertainty()
         loop.recalibrate(model, task, split, self._recipe)
         if self._level > tolerated:
             loop.note(
@@ -171,34 +172,25 @@ class Restart:
                 f"tolerance; raise training_epochs to repair more"
             )
 
-    def _pass(self, epoch: int) -> np.ndarray:
-        """The samples of a pass over the retain set: first each once, later the uncertain ones more often."""
-        indices, seed = self._split.retain_indices, self._loop.seed
-        if epoch < _UNIFORM * self._recipe.epochs:
-            return shuffled(indices, seed, "restart", epoch)
-        if self._epoch != epoch:
-            self._epoch, self._uncertain = epoch, self._retain_uncertainty()
-            self._level = float(self._uncertain.mean())
-        weights = self._uncertain.clip(min=_MIN_WEIGHT)
-        generator = np.random.default_rng(derive(seed, "restart", epoch))
-        drawn: NDArray[np.int64] = generator.choice(indices, size=len(indices), p=weights / weights.sum())
-        return drawn
+    def _pass(self, epoch: int) -> NDArray[np.int64]:
+        """The samples of a pass over the retain set; before the later ones, how unsure the model is of them."""
+        if epoch >= _UNMEASURED * self._recipe.epochs and self._epoch != epoch:
+            self._epoch, self._level = epoch, self._retain_uncertainty()
+        return shuffled(self._split.retain_indices, self._loop.seed, "restart", epoch)
 
-    def _retain_uncertainty(self) -> NDArray[np.float64]:
-        """The model's uncertainty 1 − p_θ(y|x) about each retain sample, in eval mode."""
-        data, indices = self._split.train, self._split.retain_indices
+    def _retain_uncertainty(self) -> float:
+        """The model's mean uncertainty 1 − p_θ(y|x) about samples of the retain set, in eval mode."""
 
         @torch.no_grad()
-        def measure() -> NDArray[np.float64]:
+        def measure() -> float:
             with isolated(derive(self._loop.seed, "restart")), evaluating(self._model):
-                batches = self._loop.eval_batches(self._model, data, indices, self._settings.search_batch)
-                found = [self._goal.degree(self._model, batch).double().cpu().numpy() for _, batch in batches]
-            # NaN never ends a run early; the loop notices it at the next loss.
-            scored: NDArray[np.float64] = np.nan_to_num(np.concatenate(found), nan=1.0)
-            return scored
+                batches = self._loop.eval_batches(
+                    self._model, self._split.train, self._learned, self._settings.search_batch
+                )
+                found = [self._goal.degree(self._model, batch).double() for _, batch in batches]
+            return float(torch.cat(found).mean())
 
-        measured: NDArray[np.float64] = self._loop.replicas.from_first(measure)
-        return measured
+        return self._loop.replicas.from_first(measure)
 
     def _finish(self) -> None:
         """Line search to the degree that γ sets, as a fraction of the way from the start to the end of the run."""
@@ -223,9 +215,8 @@ class Restart:
 
     def state_dict(self) -> dict[str, Any]:
         """State that the next step depends on."""
-        return {"epoch": self._epoch, "uncertain": torch.from_numpy(self._uncertain), "level": self._level}
+        return {"epoch": self._epoch, "level": self._level}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore from :meth:`state_dict`."""
-        self._epoch, self._uncertain = state["epoch"], state["uncertain"].numpy()
-        self._level = state["level"]
+        self._epoch, self._level = state["epoch"], state["level"]

@@ -60,6 +60,7 @@ class DialSettings:
         training_lr: Peak learning rate of the original's training, if unknown.
         repair_gap: Rise of the mean uncertainty about the retain set that a restart may leave.
         held_out_rise: Rise of the error on held-out data that a restart may cause.
+        restart_rate: Peak learning rate of SGD after a restart, as a multiple of training's.
         restart_batch: Batch size after a restart.
         restart_max_norm: Maximum gradient norm after a restart.
     """
@@ -106,13 +107,14 @@ class DialSettings:
     aim_below: float = 0.95
     min_share: float = 0.01
 
-    shrink: float = 0.1
+    shrink: float = 0.3
     training_epochs: int = 30
     training_lr: float = 0.05
     repair_gap: float = 0.01
     held_out_rise: float = 0.05
+    restart_rate: float = 4.0
     restart_batch: int = 64
-    restart_max_norm: float = 5.0
+    restart_max_norm: float = 1.0
 
     @property
     def retain_budget(self) -> float:
