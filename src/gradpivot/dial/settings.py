@@ -107,12 +107,12 @@ class DialSettings:
     aim_below: float = 0.95
     min_share: float = 0.01
 
-    shrink: float = 0.3
+    shrink: float = 0.1
     training_epochs: int = 30
     training_lr: float = 0.05
     repair_gap: float = 0.01
     held_out_rise: float = 0.05
-    restart_rate: float = 4.0
+    restart_rate: float = 2.0
     restart_batch: int = 64
     restart_max_norm: float = 1.0
 
