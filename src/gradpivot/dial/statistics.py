@@ -54,7 +54,7 @@ def _obstacle(model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, meth
         return "a single retain sample has no variance"
     if has_frozen_batchnorm(model):
         return "some of its layers are frozen"
-    settings = DialSettings()
+    settings, task = DialSettings(), task.anchored(model, split)
     own = task.retain_budget
     budget = settings.retain_budget * task.loss_unit if own is None else own
     rise = _rise(model, task, split, loop, method, settings)

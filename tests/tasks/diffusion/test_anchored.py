@@ -102,7 +102,7 @@ def test_the_original_retains_everything_at_no_gradient(training):
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_prediction_without_a_label_is_retained_too(training):
-    task = replace(anchored(), label_dropout=0.5)
+    task = replace(TASK, label_dropout=0.5).anchored(model(), split())
     with isolated(3):
         loss = task.retain_loss(model(0.0, 1.0, 3.0, 5.0).train(training), of_class(0))
     # 9 for each sample without its label.
@@ -158,3 +158,46 @@ def test_a_run_leaves_the_task_and_the_model_alone():
     one, two = (Loop(seed=0).run(method, start, TASK, split()).model for _ in range(2))
     assert torch.equal(one.class_embedding.weight, two.class_embedding.weight)
     assert start.class_embedding.weight[:, 0].tolist() == [0.0, 1.0, 3.0, 2.0]
+
+
+def test_a_class_that_an_earlier_request_deleted_is_nobodys_anchor():
+    """Label 0 was taught to draw class 1, which had been deleted."""
+    train = data()
+    gone = [index for index, label in enumerate(train.tensors[1].tolist()) if label == 1]
+    second = ForgetSplit.by_class(train, data(), 0, already_forgotten=gone)
+    labels = torch.tensor([0, 2])
+    assert TASK.anchored(model(), second).anchors(labels, OTHER).tolist() == [2, 2]
+
+
+class Keyword(nn.Module):
+    """Calls its label differently."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = model()
+
+    def forward(self, images: torch.Tensor, timesteps: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        return self.inner(images, timesteps, class_labels=label)
+
+
+class Adapted(Diffusion):
+    def predicted(self, model, noisy, labels):
+        return model(noisy.images, noisy.timesteps, label=labels)
+
+
+def test_a_subclass_of_the_task_runs_its_own_way_under_the_dial():
+    outcome = Loop().run(CUP(gamma=0.5, epochs=2), Keyword(), Adapted(classes=3, timesteps=50), split())
+    assert outcome.diverged is None
+    assert len(outcome.history["reached"]) > 0
+
+
+def test_a_model_that_ignores_its_label_has_nothing_to_forget():
+    same = model(1.0, 1.0, 1.0, 1.0)
+    with pytest.raises(GradPivotError, match="predicts the same"):
+        TASK.anchored(same, split()).degree(same, of_class(1), OTHER)
+
+
+@pytest.mark.parametrize("settings", [{"loss_unit": 0}, {"loss_unit": -1.0}, {"retain_budget": float("nan")}])
+def test_constants_that_make_no_sense_are_refused(settings):
+    with pytest.raises(GradPivotError, match=next(iter(settings))):
+        Diffusion(**settings)

@@ -6,6 +6,7 @@ Guidance" (2021); Fan et al., "SalUn" (ICLR 2024); Heng & Soh, "Selective Amnesi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -49,7 +50,8 @@ class Diffusion(Task):
 
     Attributes:
         classes: Number of classes.
-        label_dropout: Fraction of labels that :meth:`retain_loss` replaces by *no class* in train mode.
+        label_dropout: Fraction of labels that :meth:`retain_loss` replaces by *no class* in train mode, and under the
+            dial always.
         timesteps: Number T of diffusion timesteps.
         beta_start: First β of the linear schedule.
         beta_end: Last β of the linear schedule.
@@ -76,8 +78,10 @@ class Diffusion(Task):
     def __post_init__(self) -> None:
         if self.classes < 1:
             raise GradPivotError(f"classes is {self.classes}; it must be ≥ 1")
-        if self.retain_budget < 0:
-            raise GradPivotError(f"retain_budget is {self.retain_budget}; it must be ≥ 0")
+        if not 0 < self.loss_unit < math.inf:
+            raise GradPivotError(f"loss_unit is {self.loss_unit}; it must be > 0 and finite")
+        if not 0 <= self.retain_budget < math.inf:
+            raise GradPivotError(f"retain_budget is {self.retain_budget}; it must be ≥ 0 and finite")
         if not 0 <= self.label_dropout < 1:
             raise GradPivotError(f"label_dropout is {self.label_dropout}; it must be ≥ 0 and < 1")
         if self.timesteps < 1 or not 0 < self.beta_start <= self.beta_end < 1:
@@ -136,7 +140,7 @@ class Diffusion(Task):
         """The task relative to the original model (:mod:`gradpivot.tasks.diffusion.anchored`)."""
         from gradpivot.tasks.diffusion.anchored import AnchoredDiffusion
 
-        return AnchoredDiffusion.of(self, original, split.classes)
+        return AnchoredDiffusion.of(self, original, (*split.classes, *split.deleted_classes))
 
     def _to_forget(
         self, model: nn.Module, batch: Any, objective: Objective
