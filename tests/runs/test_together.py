@@ -115,11 +115,27 @@ class Branching(nn.Module):
     ],
 )
 def test_what_is_trained_one_by_one_and_why(change, why):
-    assert why_separately(PROBLEM) is None
-    assert why in why_separately(replace(PROBLEM, **change))
+    assert why_separately(PROBLEM, TRAIN) is None
+    assert why in why_separately(replace(PROBLEM, **change), TRAIN)
 
 
 def test_a_model_that_branches_on_its_data_cannot_be_stacked():
-    problem = replace(PROBLEM, model=Branching)
-    with pytest.raises(RuntimeError, match="data-dependent"):
-        train_together(problem, [Lesson(TRAIN, np.arange(20), seed) for seed in range(2)])
+    assert "data-dependent" in why_separately(replace(PROBLEM, model=Branching), TRAIN)
+
+
+class Wrapped(MLP):
+    """Returns its logits in a dictionary, as the models of other libraries do."""
+
+    def forward(self, features: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"logits": super().forward(features)}
+
+
+def test_logits_are_read_as_the_task_reads_them():
+    problem = replace(PROBLEM, model=lambda: Wrapped((4, 16, 3)))
+    assert why_separately(problem, TRAIN) is None
+    lessons = [Lesson(TRAIN, np.arange(20), seed) for seed in range(2)]
+    for one, plain in zip(train_together(problem, lessons), train_together(PROBLEM, lessons), strict=True):
+        assert one is not None
+        assert plain is not None
+        for mine, theirs in zip(one.model.parameters(), plain.model.parameters(), strict=True):
+            assert torch.equal(mine, theirs)

@@ -9,6 +9,7 @@ import pytest
 
 from gradpivot.auditing.worlds import run_worlds, world_cells
 from gradpivot.methods.ga import GA
+from gradpivot.sweep import ahead
 from gradpivot.sweep.ahead import train_ahead
 from gradpivot.sweep.store.store import Store
 from gradpivot.sweep.work import setting_of
@@ -77,3 +78,26 @@ def test_a_model_that_cannot_be_stacked_is_trained_one_by_one_with_a_warning(lab
     options = {"count": 1, "store": tmp_path / "audit", "engine": INLINE, "together": True}
     with pytest.warns(UserWarning, match="one by one: its task"):
         assert len(run_worlds(f"{lab.module}:problem", CLASS, {}, **options)[""].shadow) == 1
+
+
+def test_models_are_kept_block_by_block(module, tmp_path, monkeypatch):
+    """A kill loses one block, not all."""
+    monkeypatch.setattr(ahead, "_TOGETHER", 2)
+    done, train, put = [], ahead.train_together, Store.put_original
+    monkeypatch.setattr(ahead, "train_together", lambda *words: done.append("train") or train(*words))
+    monkeypatch.setattr(Store, "put_original", lambda *words: done.append("put") or put(*words))
+    store = Store(tmp_path / "store", create=True)
+    assert train_ahead(world_cells(setting_of(f"{module}:problem", 1, "cpu"), CLASS, 4, {}), store) is None
+    assert done[:6] == ["train", "put", "put", "train", "put", "put"]
+    store.close()
+
+
+def test_large_data_make_small_blocks(module, tmp_path, monkeypatch):
+    monkeypatch.setattr("gradpivot.sweep.ahead._MAX_BYTES", 1)
+    sizes = []
+    train = ahead.train_together
+    monkeypatch.setattr(ahead, "train_together", lambda p, lessons: sizes.append(len(lessons)) or train(p, lessons))
+    store = Store(tmp_path / "store", create=True)
+    assert train_ahead(world_cells(setting_of(f"{module}:problem", 1, "cpu"), CLASS, 2, {}), store) is None
+    assert set(sizes) == {1}
+    store.close()

@@ -6,11 +6,10 @@ A step of a small network takes most of its time in Python. Here all models take
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,8 +53,8 @@ class Taught:
     seconds: float
 
 
-def why_separately(problem: Problem) -> str | None:
-    """Why models of this problem are trained one by one; None if they can be trained together."""
+def why_separately(problem: Problem, data: Any) -> str | None:
+    """Why models of this problem are trained one by one on such data; None if they can be trained together."""
     recipe, model = problem.training, problem.model()
     weights = sum(p.numel() for p in model.parameters())
     kinds = {type(module).__name__ for module in model.modules()}
@@ -71,7 +70,35 @@ def why_separately(problem: Problem) -> str | None:
         "some weights are frozen or shared": len({id(p) for p in model.parameters() if p.requires_grad})
         < len(model.state_dict()),
     }
-    return next((reason for reason, holds in obstacles.items() if holds), None)
+    if reason := next((reason for reason, holds in obstacles.items() if holds), None):
+        return reason
+    return _stacking_error(problem, data.tensors[0][:2]) if _is_pair(data) else None
+
+
+def _stacking_error(problem: Problem, inputs: Tensor) -> str | None:
+    """Why torch cannot run two models of this problem as one, from a trial."""
+    with isolated(0):
+        weights = [torch.stack([p.detach()] * 2) for p in problem.model().parameters()]
+    try:
+        _stacked(problem)(weights, torch.stack([inputs] * 2))
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+        return f"torch cannot stack the model ({str(error).splitlines()[0]})"
+    return None
+
+
+def _stacked(problem: Problem) -> Callable[[Sequence[Tensor], Tensor], Tensor]:
+    """Maps stacked weights and one batch per model to the logits of each, as the problem's task reads them."""
+    with isolated(0):
+        skeleton = problem.model().to("meta").train()
+    names = [name for name, _ in skeleton.named_parameters()]
+    task = Classification.require(problem.task, "training together")
+
+    def logits(values: Sequence[Tensor], inputs: Tensor) -> Tensor:
+        weights = dict(zip(names, values, strict=True))
+        return task.outputs(lambda batch: functional_call(skeleton, weights, (batch,)), inputs)
+
+    stacked: Callable[[Sequence[Tensor], Tensor], Tensor] = vmap(logits, randomness="error")
+    return stacked
 
 
 def train_together(problem: Problem, lessons: Sequence[Lesson]) -> list[Taught | None]:
@@ -81,11 +108,7 @@ def train_together(problem: Problem, lessons: Sequence[Lesson]) -> list[Taught |
 
     Returns:
         For each lesson the model, or None if its training diverged or its data are not tensors: train these separately,
-        which also says what is wrong.
-
-    Raises:
-        RuntimeError: From torch, if the model's forward pass cannot be stacked, for example because it branches on its
-            data.
+        which also says what is wrong. Ask :func:`why_separately` first.
     """
     found: list[Taught | None] = [None] * len(lessons)
     plans = [plain_plan(lesson.indices, problem.training, lesson.seed) for lesson in lessons]
@@ -118,11 +141,7 @@ def _train(problem: Problem, lessons: Sequence[Lesson], plans: Sequence[Plan]) -
         torch.stack([dict(model.named_parameters())[name].detach() for model in models]) for name in names
     )
     weights = list(stack)
-    skeleton = copy.deepcopy(models[0]).to("meta").train()
-    forward = vmap(
-        lambda values, batch: functional_call(skeleton, dict(zip(names, values, strict=True)), (batch,)),
-        randomness="error",
-    )
+    forward = _stacked(problem)
     descent = RevertibleOptimizer(stack, recipe, plans[0].total)
     inputs = torch.cat([lesson.data.tensors[0] for lesson in lessons])
     labels = torch.cat([lesson.data.tensors[1] for lesson in lessons]).long()

@@ -5,7 +5,7 @@ Originals go into the store, references into the checkpoints of their runs, whic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ __all__ = ["train_ahead"]
 
 _TOGETHER = 32
 """Models in one program; more take more memory and no less time each."""
+_MAX_BYTES = 2**30
+"""Bytes of data in one program: each model comes with a copy of the training set."""
 
 
 def train_ahead(cells: Sequence[Cell], store: Store) -> str | None:
@@ -41,15 +43,13 @@ def train_ahead(cells: Sequence[Cell], store: Store) -> str | None:
     setting = missing[0].setting
     if setting.device != "cpu":
         return f"the device is {setting.device}, and training together is for the CPU"
-    if reason := why_separately(problem_of(setting.problem)):
+    if reason := why_separately(problem_of(setting.problem), find_split(missing[0]).train):
         return reason
     before = torch.get_num_threads()
     torch.set_num_threads(setting.threads)
     try:
         _train_originals(missing, store)
         _train_references(missing, store)
-    except (RuntimeError, IndexError) as error:
-        return f"torch cannot stack the model ({str(error).splitlines()[0]})"
     finally:
         torch.set_num_threads(before)
     return None
@@ -78,15 +78,24 @@ def _train_references(cells: Sequence[Cell], store: Store) -> None:
         Checkpoint(store.checkpoint_path(cell.key), prepared.key, 0).write(taught.state, taught.seconds)
 
 
-def _taught(cells: Sequence[Cell], *, shadows: bool) -> list[tuple[Cell, Taught]]:
-    """Train the shadow or the reference of each cell's world; without those that must be trained separately."""
-    found = []
-    for start in range(0, len(cells), _TOGETHER):
-        block = cells[start : start + _TOGETHER]
-        lessons = [_lesson(cell, shadows) for cell in block]
-        taught = train_together(problem_of(block[0].setting.problem), lessons)
-        found += [(cell, one) for cell, one in zip(block, taught, strict=True) if one is not None]
-    return found
+def _taught(cells: Sequence[Cell], *, shadows: bool) -> Iterator[tuple[Cell, Taught]]:
+    """Train the shadow or the reference of each cell's world, block by block; without those to train separately."""
+    if not cells:
+        return
+    problem, size = problem_of(cells[0].setting.problem), _block_size(cells[0])
+    for start in range(0, len(cells), size):
+        block = cells[start : start + size]
+        for cell, one in zip(block, train_together(problem, [_lesson(c, shadows) for c in block]), strict=True):
+            if one is not None:
+                yield cell, one
+
+
+def _block_size(cell: Cell) -> int:
+    """How many models fit into one program."""
+    data = find_split(cell).train
+    size = sum(t.numel() * t.element_size() for t in getattr(data, "tensors", ()))
+    # The training sets, and one tensor of all of them.
+    return max(1, min(_TOGETHER, _MAX_BYTES // (2 * size) if size else _TOGETHER))
 
 
 def _lesson(cell: Cell, shadow: bool) -> Lesson:
