@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 from gradpivot import CUP, ForgetSplit, Result, unlearn
 from gradpivot.dial import restart_epochs
 from gradpivot.dial.ramp import target_degree
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, NotReachedWarning
 from gradpivot.testing.contract import MethodContract
 from gradpivot.testing.problems import blobs
 from memorised import doubt, memorised, noisy, records
@@ -114,6 +114,22 @@ def test_a_run_that_does_not_recover_is_walked_back_and_says_so(original):
     assert after <= before + 0.05 + 1e-6
     assert "raise training_epochs" in result.note
     assert result.history["landed"][-1] < 1
+
+
+def test_a_restart_walked_back_says_so_for_records_that_need_no_more_uncertainty():
+    """There is no degree to miss: the labels of these records are wrong, and the model never knew them."""
+    points, labels = noisy(240, 0).tensors
+    chosen = np.arange(40)
+    split = ForgetSplit.by_index(
+        TensorDataset(points, torch.cat([(points[:40, 0] <= 0).long(), labels[40:]])), noisy(400, 1), chosen,
+        validation=noisy(400, 2),
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = fitted(nn.Linear(12, 2), TensorDataset(points[40:], labels[40:]))
+    with pytest.warns(NotReachedWarning, match="raise training_epochs"):
+        result = unlearn(model, split, CUP(gamma=1.0, shrink=0, training_epochs=1, training_lr=1e-12))
+    assert result.history["most"][-1] - result.history["start"][-1] < 0.01
+    assert "of the way to the end of the restart" in result.missed
 
 
 def fitted(model: nn.Module, data: TensorDataset, steps: int = 100) -> nn.Module:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from gradpivot.dial import DialSettings, target_degree
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import Pictures, Scored, Scores
 from gradpivot.methods import Method
@@ -109,16 +110,31 @@ class Result:
         start, most, asked, reached = (self.history[name][-1] for name in ("start", "most", "asked", "reached"))
         tolerance = max(UNCERTAINTY_TOLERANCE * abs(asked - start), UA_TOLERANCE * abs(most - start))
         if reached >= asked - tolerance and not unchanged:
-            return None
+            return self._walked_back(most - start)
         degree = "mean uncertainty" if self._goal_is_unseen else "degree of forgetting"
         outcome = f"asked for a {degree} of {100 * asked:.2f} %, reached {100 * reached:.2f} %"
         return f"{outcome}: {self._advice(unchanged)}"
 
+    def _walked_back(self, gap: float) -> str | None:
+        """Why a restart of records that need no more uncertainty is not as far on the line as γ asks."""
+        gamma, landed = getattr(self.method, "gamma", None), (self.history.get("landed") or [None])[-1]
+        if not self._restarted or gap > DialSettings().repair_gap or gamma is None or landed is None:
+            return None
+        asked = target_degree(gamma)
+        if landed >= asked:
+            return None
+        way = f"asked for {100 * asked:.1f} % of the way to the end of the restart, went {100 * landed:.1f} %"
+        return f"{way}: {self._advice(unchanged=False)}"
+
+    @property
+    def _restarted(self) -> bool:
+        """Whether no gradient of the forget loss steered it."""
+        return self._goal_is_unseen and getattr(self.method, "shrink", 1) != 1
+
     def _advice(self, unchanged: bool) -> str:
         steps, kind = len(self.history.get("step", ())), self.kind
         landed = (self.history.get("landed") or [None])[-1]
-        if self._goal_is_unseen and getattr(self.method, "shrink", 1) != 1:
-            # A warm restart: no gradient of the forget loss steered it.
+        if self._restarted:
             if landed is not None and landed < 1:
                 return "held-out data would be predicted worse; raise training_epochs, or check training_lr and factory"
             return "the restart kept too much; lower shrink"
