@@ -62,3 +62,19 @@ def test_a_rule_sees_the_gradients_of_the_weighted_losses():
 def test_the_weights_of_the_losses_are_checked():
     with pytest.raises(GradPivotError, match="finite and ≥ 0"):
         LossWeighted(WeightedSum(), forget=-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Huge(WeightedDescent):
+    """Weights whose step is beyond float64."""
+
+    title = "Huge"
+
+    def weighting(self):
+        return lambda gram: Weights(1e308, 1e308)
+
+
+def test_a_step_beyond_float64_ends_the_run_as_diverged():
+    outcome = Loop().run(Huge(epochs=1), trained(), Classification(), MethodContract().split())
+    assert outcome.diverged is not None
+    assert "overflows float64" in outcome.diverged["reason"]

@@ -48,6 +48,18 @@ def test_and_statistics_of_one_sample():
     assert not done
 
 
+def test_and_statistics_of_one_sample_after_a_restart():
+    """A restart recomputes them whatever ``batchnorm`` says."""
+    data = TensorDataset(*(part[[0, 40, 41, 80]] for part in blobs().tensors))
+    alone = ForgetSplit.by_index(data, blobs(seed=1), [0, 1, 2], validation=blobs(seed=2))
+    told, done = steps_made(alone, CUP(gamma=1.0, batchnorm="frozen"))
+    assert "a single sample has no variance; use shrink=1" in told
+    several = ForgetSplit.random(blobs(), blobs(seed=1), 0.1, validation=blobs(seed=2))
+    told, more = steps_made(several, CUP(gamma=1.0, retain_batch_size=1))
+    assert "retain_batch_size is 1; use at least 2" in told
+    assert not done + more
+
+
 def test_and_a_task_that_only_looks_like_one():
     class Alike:
         retain_loss = forget_loss = target_of = predict = None

@@ -21,7 +21,6 @@ from gradpivot.dial.line_search import LineSearch
 from gradpivot.dial.ramp import Ramp, target_degree
 from gradpivot.dial.settings import DialSettings
 from gradpivot.dial.trust_region import Change, TrustRegion
-from gradpivot.geometry import limited
 from gradpivot.loop import DescentRecipe, finite, has_batchnorm, paired_plan
 from gradpivot.runtime import evaluating
 
@@ -215,7 +214,7 @@ class Dial:
         """Step along the method's direction; returns the first-order changes and the length of a plain step."""
         per_norm = self._method.lr * rate
         limit = self._max_length / per_norm
-        weights, size = limited(self._method.steered(gradients.gram, intensity), gradients.gram, limit)
+        weights, size = self._loop.limited(self._method.steered(gradients.gram, intensity), gradients, limit)
         # Momentum, Adam and weight decay must not break conflict-freeness.
         non_increasing = (intensity >= 0, True) if self._method.conflict_free else (False, False)
         moved = self._loop.step(gradients, weights, rate=rate, non_increasing=non_increasing)

@@ -83,7 +83,7 @@ def limited(weights: Weights, gram: Gram, max_norm: float | None) -> tuple[Weigh
     """
     norm = gram.norm_of(*weights)
     if not math.isfinite(norm):
-        raise NonFiniteError(f"the step with weights {tuple(weights)} is longer than float64 can say; use smaller ones")
+        raise NonFiniteError(f"the step with weights {tuple(weights)} overflows float64; use smaller ones")
     if max_norm is None or norm <= max_norm:
         return weights, norm
     return weights.scaled(max_norm / norm), max_norm

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpivot.data import Loader, batch_count, cut
-from gradpivot.errors import GradPivotError
+from gradpivot.errors import GradPivotError, NonFiniteError
 from gradpivot.geometry import Weights, apply_mask, correction, gram_of, limited, trainable_masks
 from gradpivot.loop.batches import describe_non_finite
 from gradpivot.loop.combined import Combined
@@ -129,7 +129,7 @@ class Stepping:
             Diverged: If the step makes a weight non-finite.
         """
         descent = self._running
-        weights, norm = limited(weights, gradients.gram, descent.max_norm)
+        weights, norm = self.limited(weights, gradients, descent.max_norm)
         row = make_row(self._step, gradients, weights, norm)
         if weights == (0.0, 0.0):
             self._history.add(row)
@@ -280,6 +280,17 @@ class Stepping:
         if first is None:
             raise GradPivotError("the model has no parameters to unlearn")
         return Loader(dataset, first.device, self.seed, self.workers)
+
+    def limited(self, weights: Weights, gradients: Gradients, max_norm: float | None) -> tuple[Weights, float]:
+        """Scale the weights down so that the step has at most this norm; return them with the norm.
+
+        Raises:
+            Diverged: If the norm is beyond float64.
+        """
+        try:
+            return limited(weights, gradients.gram, max_norm)
+        except NonFiniteError as error:
+            self._diverge(str(error))
 
     def _check_finite(self, gradients: Gradients) -> Gradients:
         if gradients.fault is not None:

@@ -15,7 +15,7 @@ from gradpivot.data import ForgetSplit, Loader
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry import is_sharded
 from gradpivot.loop import has_batchnorm
-from gradpivot.methods import Descent, Method
+from gradpivot.methods import CUP, Descent, Method
 from gradpivot.runtime import evaluating, isolated
 from gradpivot.tasks import Objective, Task, check_per_sample, check_task
 
@@ -48,8 +48,10 @@ def check_run(model: nn.Module, split: ForgetSplit, method: Method, task: Task, 
     check_fits(model, split, task)
     if method.is_dialled:
         _check_degree(model, split, task, uncertainty=method.uses_validation(split.kind, task))
-    if isinstance(method, Descent) and method.batchnorm == "recalibrate":
-        _check_statistics(model, split)
+    if isinstance(method, CUP) and method.restarts(split.kind, task):
+        _check_statistics(model, split, method.retain_batch_size, "shrink=1")
+    elif isinstance(method, Descent) and method.batchnorm == "recalibrate":
+        _check_statistics(model, split, None, "batchnorm='frozen'")
 
 
 def check_scorable(model: nn.Module, split: ForgetSplit, task: Task | None) -> None:
@@ -133,11 +135,17 @@ def _check_predictions(task: Task, predictions: Predictions, samples: int) -> No
     check_per_sample(f"the correctness from {name}.predict", predictions.correct, samples)
 
 
-def _check_statistics(model: nn.Module, split: ForgetSplit) -> None:
-    if has_batchnorm(model) and len(split.retain_indices) < 2:
+def _check_statistics(model: nn.Module, split: ForgetSplit, batch_size: int | None, instead: str) -> None:
+    """Raise if BatchNorm statistics of retain data would be those of a single sample."""
+    if not has_batchnorm(model):
+        return
+    if len(split.retain_indices) < 2:
         raise GradPivotError(
-            "BatchNorm statistics are recomputed on retain data, but a single sample has no variance; use "
-            "batchnorm='frozen'"
+            f"BatchNorm statistics are recomputed on retain data, but a single sample has no variance; use {instead}"
+        )
+    if batch_size == 1:
+        raise GradPivotError(
+            f"BatchNorm statistics come from retain batches, but retain_batch_size is 1; use at least 2, or {instead}"
         )
 
 
