@@ -216,7 +216,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         data=("fashion-mnist",),
     ),
     "records-fashion": replace(
-        _records("30 min", "--problem", "fashion", "--worlds", "6", *_FASHION), quick=False, data=("fashion-mnist",)
+        _records("30 min", "--problem", "fashion", "--worlds", "8", *_FASHION), quick=False, data=("fashion-mnist",)
     ),
     "depth-mnist": replace(
         _depth("15 min", "--problem", "mnist", "--classes", "3", "--passes", "2"), quick=False, data=("mnist",)
