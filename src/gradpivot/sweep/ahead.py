@@ -22,7 +22,7 @@ __all__ = ["train_ahead"]
 
 _TOGETHER = 32
 """Models in one program; more take more memory and no less time each."""
-_MAX_BYTES = 2**30
+_MAX_MEMORY = 2**30
 """Bytes of data in one program: each model comes with a copy of the training set."""
 
 
@@ -95,7 +95,7 @@ def _block_size(cell: Cell) -> int:
     data = find_split(cell).train
     size = sum(t.numel() * t.element_size() for t in getattr(data, "tensors", ()))
     # The training sets, and one tensor of all of them.
-    return max(1, min(_TOGETHER, _MAX_BYTES // (2 * size) if size else _TOGETHER))
+    return max(1, min(_TOGETHER, _MAX_MEMORY // (2 * size) if size else _TOGETHER))
 
 
 def _lesson(cell: Cell, shadow: bool) -> Lesson:
