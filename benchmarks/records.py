@@ -104,8 +104,8 @@ def cifar() -> Problem:
 _GAMMAS = (0.25, 0.5, 0.75, 1)
 _PASSES = (0.05, 0.1, 0.45)
 """Shares of the original's epochs that a longer or shorter restart takes; the default is 0.25."""
-_SHRINK = (0, 0.3, 0.6)
-"""Shares of the weights that a restart keeps; the default is 0.1."""
+_SHRINK = (0.1, 0.3)
+"""Shares of the weights that a restart keeps; the default is 0."""
 
 
 def steered(problem: Problem) -> dict[str, Method]:

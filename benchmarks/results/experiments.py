@@ -147,11 +147,11 @@ _RIVALS = (
 """Methods that CUP is compared with on records."""
 _GRADIENTS = "CUP γ = 1, gradients (shrink=1)"
 _FEW = (
-    "--methods", "CUP γ = 1", "CUP γ = 1, 10 % of the epochs", "CUP γ = 1, s = 0", _GRADIENTS,
-    "--rivals", "FT", "EU-k", "IU",
+    "--methods", "CUP γ = 1", "CUP γ = 1, 10 % of the epochs", "CUP γ = 1, s = 0.1", _GRADIENTS,
+    "--rivals", "FT", "EU-k",
 )  # fmt: skip
-_HARDEST = ("--methods", "CUP γ = 1", "CUP γ = 1, s = 0", _GRADIENTS, "--rivals", "Warm restart", "FT", "EU-k", "IU")
-_FASHION = ("--methods", "CUP γ = 1", "CUP γ = 1, s = 0", "--rivals", "FT")
+_HARDEST = ("--methods", "CUP γ = 1", "CUP γ = 1, s = 0.1", _GRADIENTS, "--rivals", "FT", "EU-k")
+_FASHION = ("--methods", "CUP γ = 1", "CUP γ = 1, s = 0.1", "--rivals", "FT")
 """Rows of the smaller tables of records."""
 _GAMMAS = ("--values", *(str(tenth / 10) for tenth in range(11)))
 

@@ -52,10 +52,10 @@ def test_the_records_end_as_uncertain_as_held_out_data(seed):
 @pytest.mark.numeric
 @pytest.mark.parametrize("seed", range(3))
 def test_a_smaller_gamma_is_a_point_on_the_way(seed):
-    last = run(1.0, seed).history
-    start, most = last["start"][-1], last["most"][-1]
     for gamma in (0.25, 0.5, 0.75):
         history = run(gamma, seed).history
+        start, most = history["start"][-1], history["most"][-1]
+        assert most > start + 0.1
         assert history["asked"][-1] == pytest.approx(start + (most - start) * target_degree(gamma))
         assert history["reached"][-1] == pytest.approx(history["asked"][-1], abs=0.05 * (most - start))
         assert 0 < history["landed"][-1] <= 1
@@ -77,6 +77,18 @@ def test_no_step_sees_the_forget_set():
     assert [result.history["landed"][-1] for result in results] == [1, 1]
     for first, second in zip(*(result.model.parameters() for result in results), strict=True):
         assert torch.equal(first, second)
+
+
+def test_at_gamma_1_nothing_of_the_original_weights_is_left():
+    """Another original with the same certainty about its training data ends as the same model."""
+    other = memorised()
+    with torch.no_grad():
+        for weights in (other[0].weight, other[0].bias, other[2].weight.T):
+            weights.copy_(weights.flip(0))
+    results = [unlearn(model, records(), METHOD) for model in (memorised(), other)]
+    assert [result.history["landed"][-1] for result in results] == [1, 1]
+    for first, second in zip(*(result.model.parameters() for result in results), strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-6)
 
 
 def test_frozen_weights_stay():
@@ -106,7 +118,7 @@ def test_a_run_that_does_not_recover_is_walked_back_and_says_so(original):
     """
     split = records(validation=noisy(400, 2))
     model = memorised() if original == "overfitted" else fitted(nn.Linear(12, 2), split.train)
-    method = CUP(gamma=1.0, shrink=0, training_epochs=1, training_lr=1e-12)
+    method = CUP(gamma=1.0, training_epochs=1, training_lr=1e-12)
     result = unlearn(model, split, method)
     points, labels = noisy(400, 2).tensors
     with torch.no_grad():
@@ -127,7 +139,7 @@ def test_a_restart_walked_back_says_so_for_records_that_need_no_more_uncertainty
     torch.manual_seed(0)
     model = fitted(nn.Linear(12, 2), TensorDataset(points[40:], labels[40:]))
     with pytest.warns(NotReachedWarning, match="raise training_epochs"):
-        result = unlearn(model, split, CUP(gamma=1.0, shrink=0, training_epochs=1, training_lr=1e-12))
+        result = unlearn(model, split, CUP(gamma=1.0, training_epochs=1, training_lr=1e-12))
     assert result.history["most"][-1] - result.history["start"][-1] < 0.01
     assert "of the way to the end of the restart" in result.missed
 

@@ -1,11 +1,11 @@
-r"""Deletion of records under the dial: a warm restart, training on retained data, and a line search.
+r"""Deletion of records under the dial: a restart, training on retained data, and a line search.
 
 A gradient that pushes single records away leaves a mark of its own: an attacker who repeats the run on shadow models
-finds it (docs/results/records.md). So no gradient of L_f is used. The weights are shrunk and perturbed, θ ← s·θ +
-(1 − s)·θ_new, and trained on the retain set until the model is as sure of it as before or the ceiling is reached. What
-it then knows of the records is what the retained data say about them. A learning rate above that of training, with
-clipped gradients, erases more at the same s. A smaller γ is a point on the line between the
-original and this end: its barrier is low, though not zero.
+finds it (docs/results/records.md). So no gradient of L_f is used. At γ = 1 the weights are replaced by new ones and
+trained on the retain set until the model is as sure of it as before or the ceiling is reached: a shorter retraining.
+What it then knows of the records is what the retained data say about them. A smaller γ is a point on the line between
+the original and the end of such a run. There the start is s·θ + (1 − s)·θ_new (shrink and perturb), because the line to
+a model that shares nothing with the original has a higher barrier.
 """
 
 from __future__ import annotations
@@ -151,7 +151,9 @@ class Restart:
 
     @property
     def _shrink(self) -> float:
-        return self._settings.shrink if self._method.shrink is None else self._method.shrink
+        if self._method.shrink is not None:
+            return self._method.shrink
+        return 0.0 if self._method.gamma == 1 else self._settings.shrink
 
     def _train(self, tolerated: float) -> None:
         """Train until the mean uncertainty about the retain set is at most ``tolerated``, or the ceiling is reached."""
@@ -200,8 +202,9 @@ class Restart:
         fraction, start = target_degree(self._method.gamma), self._search.start
         budget = 1.0 if self._method.budget is None else self._method.budget
         end = self._loop.replicas.from_first(self._search.degree)
-        # A natural degree differs from the mean over held-out data by chance; that of a run that fell short by more.
-        full = end if end >= self._goal.full - self._noise() else self._goal.full
+        # New weights know nothing of the records, so easy records may be surer than held-out data. Old weights may know
+        # something: then the end differs from held-out data by more than chance.
+        full = end if self._shrink == 0 or end >= self._goal.full - self._noise() else self._goal.full
         asked = start + (full - start) * fraction
         if full - start > self._settings.repair_gap:
             landed = self._search.move_to(asked, budget=budget)

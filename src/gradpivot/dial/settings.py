@@ -55,7 +55,7 @@ class DialSettings:
         extrapolation_evaluations: Maximum number of evaluations between two of these points.
         aim_below: Fraction of the root of the retain budget that the line search aims at, to end up below it.
         min_share: Smallest fraction of the line that is tried.
-        shrink: Fraction of the original weights that a restart keeps.
+        shrink: Fraction of the original weights that a restart keeps if γ < 1; at γ = 1 it keeps none.
         training_epochs: Epochs of the original's training, if unknown.
         training_lr: Peak learning rate of the original's training, if unknown.
         repair_gap: Rise of the mean uncertainty about the retain set that a restart may leave.

@@ -106,7 +106,7 @@ class Problem:
         return Prepared.of(model, split, method, replace(self.running, **options), searches=searches)
 
     def _settings_for(self, method: Method, split: ForgetSplit) -> Mapping[str, Any]:
-        """Values for unset fields: the problem's settings and, for a warm restart, how the original was trained."""
+        """Values for unset fields: the problem's settings and, for a restart, how the original was trained."""
         if not (isinstance(method, CUP) and method.restarts(split.kind, self.task)):
             return self.settings
         training = self.training

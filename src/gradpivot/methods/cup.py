@@ -35,9 +35,9 @@ class CUP(SteerableDescent):
         gamma: Unlearning intensity in [0, 1].
         dial: Meaning of γ: the degree of forgetting, or the pivot's angle at every step.
         gamma_end: Final γ of a linear schedule; only with dial=angle.
-        shrink: Records only: fraction of the original weights that the warm restart keeps (0.1 if unset). It uses the
-            two settings below, retain_batch_size, optimizer, augment, weight_decay and max_norm, and no others of a
-            descent. 1 disables it: gradients of the forget loss steer instead.
+        shrink: Records only: fraction of the original weights that a restart keeps (if unset: 0 at γ = 1, else 0.1). A
+            restart uses the two settings below, retain_batch_size, optimizer, augment, weight_decay and max_norm, and
+            no others of a descent. 1 disables it: gradients of the forget loss steer instead.
         training_epochs: Epochs the original was trained for (30 if unset). A restart takes about 30 % of them at most.
         training_lr: Peak learning rate the original was trained with (0.05 if unset).
     """
@@ -93,7 +93,7 @@ class CUP(SteerableDescent):
         return self.gamma + (self.gamma_end - self.gamma) * progress
 
     def restarts(self, kind: str, task: Task) -> bool:
-        """Whether a run on a split of this kind is a warm restart (:mod:`gradpivot.dial.restart`)."""
+        """Whether a run on a split of this kind is a restart (:mod:`gradpivot.dial.restart`)."""
         return self.shrink != 1 and self.uses_validation(kind, task)
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
@@ -104,11 +104,11 @@ class CUP(SteerableDescent):
         from gradpivot.dial import Restart
 
         if self.saliency is not None:
-            raise GradPivotError("CUP: a warm restart changes all weights, so saliency needs shrink=1 for records")
+            raise GradPivotError("CUP: a restart changes all weights, so saliency needs shrink=1 for records")
         Restart(self, model, task, split, loop).run()
 
     def gradients(self, split: ForgetSplit) -> float:
-        """One gradient per sample of every batch; a warm restart passes over the retain set."""
+        """One gradient per sample of every batch; a restart passes over the retain set."""
         from gradpivot.dial import DialSettings, restart_epochs
         from gradpivot.tasks import Classification
 
