@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Autoencoding"]
 
+_BUDGET = 0.01
+
 
 @dataclass(frozen=True)
 class Autoencoding(GradualTask):
@@ -99,6 +101,11 @@ class Autoencoding(GradualTask):
     def loss_unit(self) -> float:
         """Equivalent of one nat for a classifier with ten classes, whose uninformed loss is log 10."""
         return self.ignorance / math.log(10)
+
+    @property
+    def retain_budget(self) -> float:
+        """1 % of the loss of an uninformed model: a few nats an image, which are hard to see."""
+        return _BUDGET * self.ignorance
 
 
 def _with_fixed_codes(model: nn.Module, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -73,12 +73,11 @@ def vae_recipe(preset: str = "full", protocol: str = "clean") -> VaeRecipe:
     from gradpivot.models import VAE, Recogniser
 
     clean = protocol == "clean"
-    # Losses in nats per pixel have small gradients, hence the large λ; it decays to zero so that other digits recover.
+    # Losses in nats per pixel have small gradients, hence the large λ. Several passes, so that other digits recover.
     settings: dict[str, Any] = {}
     if clean:
-        settings = {"objective": "hinge", "lr": 0.03, "schedule": "cosine", "batch_size": 256}
-        # There is no agreed degree of forgetting for images, so γ is the pivot's angle here.
-        settings |= {"dial": "angle", "momentum": 0.9, "max_norm": 1.0}
+        settings = {"objective": "hinge", "lr": 0.1, "momentum": 0.9, "epochs": 20, "batch_size": 256}
+        settings |= {"retain_batch_size": 512}
     forgets: Literal["decoder", "model"] = "decoder" if clean else "model"
     if preset == "full":
         return VaeRecipe(
@@ -101,7 +100,7 @@ def vae_recipe(preset: str = "full", protocol: str = "clean") -> VaeRecipe:
             training=replace(_AUTOENCODER, epochs=100, batch_size=64),
             recogniser_training=replace(_RECOGNISER, epochs=20, batch_size=32),
             recogniser_least=0.95,
-            method=CUP.protocol(protocol, **{**settings, "batch_size": 16, "epochs": 10}),
+            method=CUP.protocol(protocol, **{**settings, "batch_size": 16, "retain_batch_size": 16, "epochs": 10}),
             forgets=forgets,
             gammas=(0.0, 0.3, 0.7),
             side=12,
