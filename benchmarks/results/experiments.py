@@ -82,6 +82,16 @@ def _sweep(recipe: str, *options: str, quick: tuple[str, ...] = ()) -> Callable[
     return run
 
 
+def _sweeps(*commands: tuple[str, ...]) -> Callable[[str, Place], None]:
+    """Run several sweeps in one store and export all of their runs."""
+
+    def run(name: str, place: Place) -> None:
+        for recipe, *options in commands:
+            _sweep(recipe, *options)(name, place)
+
+    return run
+
+
 def _script(file: str, *options: str, quick: tuple[str, ...] = ()) -> Callable[[str, Place], None]:
     """Run a benchmark that prints JSON."""
 
@@ -232,9 +242,14 @@ EXPERIMENTS: dict[str, Experiment] = {
     "control-cifar10": Experiment(cost="2 h", run=_sweep("control-cifar10"), quick=False, data=("cifar10",)),
     "cifar10-small": Experiment(cost="4 h", run=_sweep("cifar10-small"), quick=False, data=("cifar10",)),
     "ddpm": Experiment(cost="2 h", run=_sweep("mnist-ddpm"), quick=False, data=("mnist",)),
+    "ten-classes": Experiment(
+        cost="1 h", run=_sweep("benchmarks/results/recipes/ten-classes.yaml"), quick=False, data=("fashion-mnist",)
+    ),
     "cifar10-class-cup": Experiment(
         cost="1 h",
-        run=_sweep("cifar10-pretrained", "--protocols", "clean"),
+        run=_sweeps(
+            ("cifar10-pretrained", "--protocols", "clean"), ("cifar10-pretrained-classes", "--protocols", "clean")
+        ),
         quick=False,
         data=("cifar10", "resnet18-cifar10"),
     ),
