@@ -23,6 +23,7 @@ from benchmarks.results import (
     control,
     depth,
     generators,
+    headline,
     methods,
     records,
     speed,
@@ -37,8 +38,8 @@ from gradpivot.runtime import environment
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs/results"
 PAGES: tuple[Page, ...] = (
-    control.PAGE, audit.PAGE, depth.PAGE, records.PAGE, targets.PAGE, ablation.PAGE, *methods.PAGES, cifar10_class.PAGE,
-    *generators.PAGES, speed.PAGE,
+    headline.PAGE, control.PAGE, audit.PAGE, depth.PAGE, records.PAGE, targets.PAGE, ablation.PAGE, *methods.PAGES,
+    cifar10_class.PAGE, *generators.PAGES, speed.PAGE,
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from benchmarks.results.tables import markdown, percent
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PAGE"]
+__all__ = ["PAGE", "worst"]
 
 _PROBLEMS = {
     "depth-cifar10": "CIFAR-10, small ResNet with BatchNorm",
@@ -23,7 +23,7 @@ _SHOWN = {
 }  # fmt: skip
 
 
-def _worst(row: dict[str, Any], step: int, steps: list[int]) -> float:
+def worst(row: dict[str, Any], step: int, steps: list[int]) -> float:
     """Share recognised after that many steps, in the worse BatchNorm mode, at the first rate."""
     rate = row["recovery"][0]["rate"]
     return max(float(c["recognised"][steps.index(step)]) for c in row["recovery"] if c["rate"] == rate)
@@ -36,7 +36,7 @@ def _table(found: dict[str, Any]) -> str:
          "barrier, nats", "CKA", "cost"),
         (
             (row["method"], *(percent(row[name], 1) for name in ("ra", "ua", "ta")),
-             *(percent(_worst(row, step, steps), 1) for step in steps), percent(row["relearn"], 1),
+             *(percent(worst(row, step, steps), 1) for step in steps), percent(row["relearn"], 1),
              f"{row['distance']:.2f}", f"{row['barrier']:.2f}", f"{row['cka']:.2f}",
              "–" if row["cost"] is None else f"{row['cost']:.2f}")
             for row in found["rows"]
@@ -57,14 +57,12 @@ def _values(records: Records) -> dict[str, str]:
         values[f"{field}_passes"] = str(found["passes"])
         for key, method in {"cup": "CUP γ = 1", "retrained": "retrained", "original": "original"}.items():
             row = _row(found, method)
-            values |= {
-                f"{field}_{key}_{step}": percent(_worst(row, step, found["steps"]), 1) for step in found["steps"]
-            }
+            values |= {f"{field}_{key}_{step}": percent(worst(row, step, found["steps"]), 1) for step in found["steps"]}
             values |= {f"{field}_{key}_{score}": percent(row[score], 1) for score in ("ra", "ua", "ta")}
     cifar = records.data("depth-cifar10")
     for key, method in {"frozen": "CUP γ = 1, batchnorm=frozen", "tuned": _TUNED}.items():
         row = _row(cifar, method)
-        values |= {f"{key}_{step}": percent(_worst(row, step, cifar["steps"]), 1) for step in cifar["steps"]}
+        values |= {f"{key}_{step}": percent(worst(row, step, cifar["steps"]), 1) for step in cifar["steps"]}
         values |= {f"{key}_{score}": percent(row[score], 1) for score in ("ra", "ua", "ta")}
         values[f"{key}_cost"] = percent(row["cost"], 0)
     values["cup_cost"] = percent(_row(cifar, "CUP γ = 1")["cost"], 0)
@@ -83,7 +81,7 @@ def _figures(records: Records) -> dict[str, Figure]:
         found = records.data(name)
         for row in found["rows"]:
             if row["method"] in _SHOWN:
-                shares = [100 * _worst(row, step, found["steps"]) for step in found["steps"]]
+                shares = [100 * worst(row, step, found["steps"]) for step in found["steps"]]
                 places = range(len(shares))
                 axes.plot(places, shares, marker="o", label=row["method"], color=_SHOWN[row["method"]])
         axes.set_xticks(range(len(found["steps"])), [str(step) for step in found["steps"]])
