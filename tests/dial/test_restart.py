@@ -9,10 +9,12 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from gradpivot import CUP, ForgetSplit, Result, unlearn
+from gradpivot import CUP, ForgetSplit, Result, trace, unlearn
 from gradpivot.dial import restart_epochs
 from gradpivot.dial.ramp import target_degree
 from gradpivot.errors import GradPivotError, NotReachedWarning
+from gradpivot.loop import Loop
+from gradpivot.runtime import isolated
 from gradpivot.testing.contract import MethodContract
 from gradpivot.testing.problems import blobs
 from memorised import doubt, memorised, noisy, records
@@ -91,6 +93,72 @@ def test_at_gamma_1_nothing_of_the_original_weights_is_left():
         torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-6)
 
 
+def test_new_weights_are_not_those_that_training_from_the_same_seed_starts_with():
+    starts = []
+    for start in (Loop.initialise, lambda loop, model: Loop.shrink_and_perturb(loop, model, 0.0)):
+        model = memorised()
+        with isolated(0):
+            start(Loop(seed=0), model)
+        starts.append(model[0].weight)
+    assert not torch.equal(*starts)
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_that_still_know_the_records_are_reported(seed):
+    """A frozen layer, or a factory that returns a trained model."""
+    frozen = memorised()
+    frozen[0].requires_grad_(False)
+
+    def almost() -> nn.Module:
+        model = memorised()
+        with torch.no_grad():
+            model[2].bias.add_(1e-3)
+        return model
+
+    for model, factory in ((frozen, None), (memorised(), almost)):
+        with pytest.warns(NotReachedWarning, match="kept weights still know"):
+            unlearn(model, records(), METHOD, seed=seed, factory=factory)
+
+
+def test_a_factory_that_returns_the_trained_weights_is_refused():
+    with pytest.raises(GradPivotError, match="with its trained weights"):
+        unlearn(memorised(), records(), METHOD, factory=memorised)
+
+
+def test_assumed_settings_of_training_are_named():
+    result = unlearn(memorised(), records(), CUP(gamma=1.0, training_lr=0.1))
+    assert "assumed training_epochs 30: set them" in result.note
+
+
+def test_gamma_1_may_be_rounded():
+    exact, rounded = (unlearn(memorised(), records(), CUP(gamma=g, training_epochs=8)) for g in (1.0, 1 - 1e-12))
+    for first, second in zip(*(one.model.parameters() for one in (exact, rounded)), strict=True):
+        assert torch.equal(first, second)
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("seed", range(3))
+def test_points_of_a_quick_trace_are_those_of_runs_below_gamma_1(seed):
+    """They lie on the line from a run that keeps a tenth of the weights; only the run itself may be γ = 1."""
+    found = trace(memorised(), records(), METHOD, quick=True, points=5, seed=seed)
+    methods = [result.method for result in found.results]
+    assert [method.shrink for method in methods] == [0.1] * len(methods)
+    assert all(method.gamma < 1 for method in methods[:-1])
+
+
+def test_earlier_records_are_not_called_relearned_by_a_restart():
+    """No step sees them; what the new weights know of them they know of unseen data."""
+    data, test = noisy(240, 0), noisy(400, 1)
+    for seed in range(3):
+        first, second = np.arange(25), np.arange(25, 45)
+        start = unlearn(memorised(), ForgetSplit.by_index(data, test, first), METHOD, seed=seed).model
+        split = ForgetSplit.by_index(data, test, second, already_forgotten=first)
+        result = unlearn(start, split, METHOD, seed=seed + 1)
+        assert result.already_forgotten.excluded
+        assert result.relearned is None
+
+
 def test_frozen_weights_stay():
     model = memorised()
     model[0].requires_grad_(False)
@@ -110,8 +178,10 @@ def test_statistics_of_batchnorm_are_those_of_the_retained_data():
     torch.testing.assert_close(result.model[1].running_mean, kept.mean(0), rtol=0.05, atol=0.05)
 
 
+@pytest.mark.filterwarnings("default::gradpivot.NotReachedWarning")
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("original", ["overfitted", "calibrated"])
-def test_a_run_that_does_not_recover_is_walked_back_and_says_so(original):
+def test_a_run_that_does_not_recover_is_walked_back_and_says_so(original, seed):
     """A restart without training destroys the model; the budget on held-out data doesn't allow that.
 
     An overfitted model has a high loss on held-out data, so a destroyed one would look better by that.
@@ -119,12 +189,13 @@ def test_a_run_that_does_not_recover_is_walked_back_and_says_so(original):
     split = records(validation=noisy(400, 2))
     model = memorised() if original == "overfitted" else fitted(nn.Linear(12, 2), split.train)
     method = CUP(gamma=1.0, training_epochs=1, training_lr=1e-12)
-    result = unlearn(model, split, method)
+    with pytest.warns(NotReachedWarning, match="raise training_epochs"):
+        result = unlearn(model, split, method, seed=seed)
     points, labels = noisy(400, 2).tensors
     with torch.no_grad():
         before, after = ((one(points).argmax(1) != labels).double().mean() for one in (model, result.model))
     assert after <= before + 0.05 + 1e-6
-    assert "raise training_epochs" in result.note
+    assert "raise training_epochs" in result.missed
     assert result.history["landed"][-1] < 1
 
 
@@ -141,7 +212,7 @@ def test_a_restart_walked_back_says_so_for_records_that_need_no_more_uncertainty
     with pytest.warns(NotReachedWarning, match="raise training_epochs"):
         result = unlearn(model, split, CUP(gamma=1.0, training_epochs=1, training_lr=1e-12))
     assert result.history["most"][-1] - result.history["start"][-1] < 0.01
-    assert "of the way to the end of the restart" in result.missed
+    assert "of the line to the end of the restart" in result.missed
 
 
 def fitted(model: nn.Module, data: TensorDataset, steps: int = 100) -> nn.Module:

@@ -232,12 +232,12 @@ def save_drawn(out: Path, name: str, figure: Any) -> None:
 
 
 def _check_quick(chosen: options.TraceOptions) -> None:
-    from gradpivot.targets import to_the_end
+    from gradpivot.targets import check_quick
 
     if chosen.quick:
         if chosen.values:
             raise GradPivotError("a quick trace chooses its own points; drop --values or --quick")
-        to_the_end(chosen.method, chosen.points)
+        check_quick(chosen.method, chosen.points)
     elif chosen.points is not None:
         raise GradPivotError("--points needs --quick; without it use --values")
 

@@ -121,7 +121,8 @@ class Restart:
         on_the_line = replace(settings, extrapolation=())
         self._search = LineSearch(model, goal, split, loop, recalibrate, on_the_line, held_out=True)
         self._learned = shuffled(split.retain_indices, loop.seed, "restart")[: settings.search_samples]
-        self._epoch, self._level = -1, math.inf
+        self._epoch, self._level, self._erased = -1, math.inf, False
+        self._before = 0.0
 
     def _training(self) -> _Training:
         method, model = self._method, self._model
@@ -143,17 +144,39 @@ class Restart:
         """Restart, train, and move to the target degree."""
         if self._method.gamma == 0:
             return
-        tolerated = self._retain_uncertainty() + self._settings.repair_gap
+        self._before = self._retain_uncertainty()
+        self._say_what_is_assumed()
         self._loop.attach(self)
         self._loop.shrink_and_perturb(self._model, self._shrink)
-        self._train(tolerated)
+        self._erased = self._is_erased()
+        self._train(self._before + self._settings.repair_gap)
         self._finish()
+
+    def _say_what_is_assumed(self) -> None:
+        names = ("training_epochs", "training_lr")
+        unset = [f"{name} {getattr(self._settings, name):g}" for name in names if getattr(self._method, name) is None]
+        if unset:
+            self._loop.note(f"assumed {' and '.join(unset)}: set them to how the original was trained")
+
+    def _is_erased(self) -> bool:
+        """Whether the weights before training know nothing of the records.
+
+        Frozen weights may, and so may those of a factory that returns a trained model.
+        """
+        frozen = any(not parameter.requires_grad for parameter in self._model.parameters())
+        start = self._loop.replicas.from_first(self._degree)
+        return not frozen and start >= self._goal.full - self._noise()
+
+    def _degree(self) -> float:
+        with evaluating(self._model):
+            return self._search.degree()
 
     @property
     def _shrink(self) -> float:
         if self._method.shrink is not None:
             return self._method.shrink
-        return 0.0 if self._method.gamma == 1 else self._settings.shrink
+        assert self._method.gamma is not None
+        return 0.0 if math.isclose(self._method.gamma, 1) else self._settings.shrink
 
     def _train(self, tolerated: float) -> None:
         """Train until the mean uncertainty about the retain set is at most ``tolerated``, or the ceiling is reached."""
@@ -171,9 +194,9 @@ class Restart:
         loop.recalibrate(model, task, split, self._recipe)
         if self._level > tolerated:
             loop.note(
-                f"the ceiling of {self._recipe.epochs} passes over the retain set ended the run at a mean uncertainty "
-                f"of {100 * self._level:.1f} % about it, {100 * (self._level - tolerated):.1f} points above the "
-                f"tolerance; raise training_epochs to repair more"
+                f"the run took its {self._recipe.epochs} passes over the retained data and is less sure of them than "
+                f"the original (mean uncertainty {100 * self._level:.1f} %, {100 * self._before:.1f} % before): the "
+                f"price of a short run; more training_epochs lower it"
             )
 
     def _pass(self, epoch: int) -> NDArray[np.int64]:
@@ -202,9 +225,8 @@ class Restart:
         fraction, start = target_degree(self._method.gamma), self._search.start
         budget = 1.0 if self._method.budget is None else self._method.budget
         end = self._loop.replicas.from_first(self._search.degree)
-        # New weights know nothing of the records, so easy records may be surer than held-out data. Old weights may know
-        # something: then the end differs from held-out data by more than chance.
-        full = end if self._shrink == 0 or end >= self._goal.full - self._noise() else self._goal.full
+        # Easy records may be surer than held-out data, unless the weights still know them.
+        full = end if self._erased or end >= self._goal.full - self._noise() else self._goal.full
         asked = start + (full - start) * fraction
         if full - start > self._settings.repair_gap:
             landed = self._search.move_to(asked, budget=budget)

@@ -140,7 +140,8 @@ class Loop(Stepping):
 
     def shrink_and_perturb(self, model: nn.Module, shrink: float) -> None:
         """Replace a part 1 − ``shrink`` of the trainable weights by newly initialised ones."""
-        reseed(derive(self.seed, "initialisation"))
+        # Other weights than those that training from the same seed starts with: the original may have.
+        reseed(derive(self.seed, "restart"))
         shrink_and_perturb(model, self.factory, shrink)
 
     def paired_batches(

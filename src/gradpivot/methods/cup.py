@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry import check_gamma, pivot_weights, steered_weights
@@ -95,6 +95,15 @@ class CUP(SteerableDescent):
     def restarts(self, kind: str, task: Task) -> bool:
         """Whether a run on a split of this kind is a restart (:mod:`gradpivot.dial.restart`)."""
         return self.shrink != 1 and self.uses_validation(kind, task)
+
+    def to_the_end(self, kind: str, task: Task) -> Self:
+        """The method at γ = 1; a restart keeps as much of the original's weights as for γ < 1."""
+        from gradpivot.dial import DialSettings
+
+        end = super().to_the_end(kind, task)
+        if end.shrink is not None or not end.restarts(kind, task):
+            return end
+        return replace(end, shrink=DialSettings().shrink)
 
     def unlearn(self, model: nn.Module, task: Task, split: ForgetSplit, loop: Loop) -> None:
         """Restart and train on retained data for records; otherwise pivot."""

@@ -148,6 +148,10 @@ class Method(ABC):
         """The field that traces the frontier under these settings."""
         return self.knob
 
+    def restarts(self, kind: str, task: Task) -> bool:
+        """Whether a run on a split of this kind is a restart (:mod:`gradpivot.dial.restart`)."""
+        return False
+
     def uses_validation(self, kind: str, task: Task) -> bool:
         """Whether it uses validation data on a split of this kind. Final scores never use them."""
         return False

@@ -68,13 +68,19 @@ def shrink_and_perturb(model: nn.Module, factory: Callable[[], nn.Module] | None
         shrink: s in [0, 1].
 
     Raises:
-        GradPivotError: naming the weights that cannot be re-initialised, or a factory whose model does not fit.
+        GradPivotError: naming the weights that cannot be re-initialised, or a factory whose model does not fit or is
+            the trained one.
     """
     new = copy.deepcopy(model)
     reinitialise(new, factory)
-    for old, fresh in zip(model.parameters(), new.parameters(), strict=True):
-        if old.requires_grad:
-            old.mul_(shrink).add_(fresh, alpha=1 - shrink)
+    pairs = [(o, n) for o, n in zip(model.parameters(), new.parameters(), strict=True) if o.requires_grad]
+    if pairs and all(torch.equal(old, fresh) for old, fresh in pairs):
+        raise GradPivotError(
+            "factory returns the model with its trained weights; it must return a newly initialised one, as before "
+            "training on your data"
+        )
+    for old, fresh in pairs:
+        old.mul_(shrink).add_(fresh, alpha=1 - shrink)
 
 
 @torch.no_grad()

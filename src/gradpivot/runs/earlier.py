@@ -37,16 +37,20 @@ class AlreadyForgotten:
         before: Of the original.
         after: Of the new model.
         retained: Of the original on retained records, for comparison.
+        excluded: Whether the run trained new weights without them: what it knows of them it knows of unseen data.
     """
 
     n: int
     before: float
     after: float
     retained: float
+    excluded: bool = False
 
     @property
     def relearned(self) -> bool:
         """Whether the run took back more than a tenth of what earlier requests forgot."""
+        if self.excluded:
+            return False
         gap = self.before - self.retained
         return gap > DialSettings().min_record_gap and self.before - self.after > RELEARNED * gap
 
@@ -60,7 +64,7 @@ class AlreadyForgotten:
 
 
 def measure_already_forgotten(
-    original: nn.Module, model: nn.Module, split: ForgetSplit, running: Running
+    original: nn.Module, model: nn.Module, split: ForgetSplit, running: Running, *, excluded: bool
 ) -> AlreadyForgotten | None:
     """Measure both models; None if there are no such records, or the models predict no labels."""
     if len(split.already_forgotten) == 0 or not running.task.predicts:
@@ -78,4 +82,5 @@ def measure_already_forgotten(
         before=uncertainty(original, split.already_forgotten),
         after=uncertainty(model, split.already_forgotten),
         retained=uncertainty(original, fixed_subset(split.retain_indices, _COMPARED)),
+        excluded=excluded,
     )

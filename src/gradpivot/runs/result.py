@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,15 +117,19 @@ class Result:
         return f"{outcome}: {self._advice(unchanged)}"
 
     def _walked_back(self, gap: float) -> str | None:
-        """Why a restart of records that need no more uncertainty is not as far on the line as γ asks."""
+        """Why a restart is not as far on the line as γ asks, where the uncertainty does not tell."""
         gamma, landed = getattr(self.method, "gamma", None), (self.history.get("landed") or [None])[-1]
-        if not self._restarted or gap > DialSettings().repair_gap or gamma is None or landed is None:
+        if not self._restarted or gamma is None or landed is None:
+            return None
+        # Points on the line may be less certain than its ends. At γ = 1 only the end is without the original's weights.
+        if gap > DialSettings().repair_gap and not math.isclose(gamma, 1):
             return None
         asked = target_degree(gamma)
         if landed >= asked:
             return None
-        way = f"asked for {100 * asked:.1f} % of the way to the end of the restart, went {100 * landed:.1f} %"
-        return f"{way}: {self._advice(unchanged=False)}"
+        way = f"asked for {100 * asked:.1f} % of the line to the end of the restart, landed at {100 * landed:.1f} %"
+        kept = "; the weights are mixed with the original's, so this is not a deletion" if asked == 1 else ""
+        return f"{way}: {self._advice(unchanged=False)}{kept}"
 
     @property
     def _restarted(self) -> bool:
@@ -137,7 +142,7 @@ class Result:
         if self._restarted:
             if landed is not None and landed < 1:
                 return "held-out data would be predicted worse; raise training_epochs, or check training_lr and factory"
-            return "the restart kept too much; lower shrink"
+            return "kept weights still know the records; lower shrink, unfreeze layers, or check factory"
         if steps < FEW_STEPS:
             return f"{steps} steps are few; use more epochs"
         if landed is not None and landed >= 1:

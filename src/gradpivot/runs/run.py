@@ -284,7 +284,8 @@ class Prepared:
 
     def already_forgotten(self, model: nn.Module) -> AlreadyForgotten | None:
         """Compare a new model with the original on the records that earlier requests deleted."""
-        return measure_already_forgotten(self.model, model, self.split, self.running)
+        excluded = self.method.restarts(self.split.kind, self.running.task)
+        return measure_already_forgotten(self.model, model, self.split, self.running, excluded=excluded)
 
     def _run_loop(self, loop: Loop) -> Outcome:
         return loop.run(self.method, self.model, self.running.task, self.split, key=self.key)

@@ -7,4 +7,4 @@ from .controller import (
     forget_checkpoints as forget_checkpoints,
     unlearn_until as unlearn_until,
 )
-from .quick import POINTS as POINTS, Cost as Cost, continuation as continuation, to_the_end as to_the_end
+from .quick import POINTS as POINTS, Cost as Cost, check_quick as check_quick, continuation as continuation

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
 from gradpivot.evaluate import ClassifierScorer, find_metric
+from gradpivot.methods import SteerableDescent
 from gradpivot.runs import Prepared, Result, Running, check_run
 from gradpivot.runtime import Replicas
 from gradpivot.targets.conditions import Seen, Targets
@@ -100,6 +101,9 @@ def unlearn_until(prepared: Prepared, targets: Targets) -> Targeted:
             provide.
     """
     model, split, method, running = prepared.model, prepared.split, prepared.method, prepared.running
+    if isinstance(method, SteerableDescent) and method.is_dialled:
+        # Points on the line to each run must be good models too. The search sets γ.
+        method = replace(method.to_the_end(split.kind, running.task), gamma=method.gamma)
     asked = targets.metrics_until | targets.metrics_keep
     requested: frozenset[str] = frozenset()
     if isinstance(prepared.scorer, ClassifierScorer):

@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from gradpivot.loop import Progress
     from gradpivot.methods import Method
 
-__all__ = ["POINTS", "Continuation", "Cost", "continuation", "to_the_end", "widest_gap"]
+__all__ = ["POINTS", "Continuation", "Cost", "check_quick", "continuation", "widest_gap"]
 
 POINTS = 11
 Degree = Callable[["nn.Module", "Scored"], float]
 """Maps a model and its scores to its degree of forgetting, as a share of the degree at γ = 1."""
+_BELOW_THE_END = 0.9999
+"""Largest γ of a point before the end; a degree may already be reached there."""
 NARROWEST = 2.0**-10
 """Gaps narrower than this are not halved, because the forget set may be forgotten abruptly."""
 
@@ -93,7 +95,7 @@ def continuation(prepared: Prepared, *, points: int = POINTS, progress: Progress
     Raises:
         GradPivotError: If the method does not use the dial, ``points`` is less than two, or the run diverged.
     """
-    method = to_the_end(prepared.method, points)
+    method = check_quick(prepared.method, points).to_the_end(prepared.split.kind, prepared.running.task)
     prepared = replace(prepared, method=method)
     model, split, running = prepared.model, prepared.split, prepared.running
     report = progress or (lambda done, total: None)
@@ -198,12 +200,17 @@ class _Line:
     def results(self) -> tuple[Result, ...]:
         return tuple(self._result(share) for share in self.shares)
 
+    def _gamma(self, share: float) -> float:
+        """γ of the degree at a point; 1 is the run's own."""
+        gamma = round(gamma_for(self._points[share].degree), 4)
+        return gamma if share == 1 else min(gamma, _BELOW_THE_END)
+
     def _result(self, share: float) -> Result:
         point = self._points[share]
         return Result(
             model=point.model,
             scores=point.scores,
-            method=replace(self._method, gamma=round(gamma_for(point.degree), 4)),
+            method=replace(self._method, gamma=self._gamma(share)),
             history=self._run.history if share == 1 else {},
             # Every point but the original needs the whole run.
             seconds=self._run.seconds if share else 0.0,
@@ -237,8 +244,8 @@ def _share(reached: float, start: float, most: float) -> float:
     return (reached - start) / (most - start) if most > start else 0.0
 
 
-def to_the_end(method: Method, points: int | None = None) -> SteerableDescent:
-    """The method with γ = 1.
+def check_quick(method: Method, points: int | None = None) -> SteerableDescent:
+    """The method, if it can be traced quickly.
 
     Raises:
         GradPivotError: If the method does not use the dial, or ``points`` is less than two.
@@ -250,7 +257,7 @@ def to_the_end(method: Method, points: int | None = None) -> SteerableDescent:
         )
     if points is not None and points < 2:
         raise GradPivotError(f"a quick trace of {points} points is too short; use 2 or more")
-    return replace(method, gamma=1.0)
+    return method
 
 
 def _scoring_cost(prepared: Prepared, method: SteerableDescent) -> float:

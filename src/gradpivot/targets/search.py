@@ -255,6 +255,11 @@ class Search:
         before = self.cost
         landed = self._measure_fully(self._walk_back(len(self._lines)))
         reached = self._reached(landed)
+        if reached and not self._kept(landed) and landed.share < 1 and self._can_measure:
+            # Models on the line may be worse than its end.
+            end = next(place for place in self._places if (place.run, place.share) == (landed.run, 1.0))
+            end = self._measure_fully(end)
+            landed = end if self._reached(end) and self._kept(end) else landed
         self._walk_back_cost = self.cost - before
         self._tries.append(Try(method, start, landed, reached, outcome.diverged))
         return landed, reached

@@ -1,0 +1,88 @@
+"""Diffusion with many samples: CUP at γ = 0.9 beside SalUn, several seeds of unlearning on the sweep's original.
+
+python -m benchmarks.generation --store runs/results/ddpm     after `make results ONLY=ddpm`
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from gradpivot import CUP, ForgetSplit, SalUn
+from gradpivot.evaluate import SampleScorer
+from gradpivot.experiments import Problem, find_problem
+from gradpivot.methods import Method
+from gradpivot.sweep import Store, setting_of
+
+_PROBLEM, _FORGOTTEN = "mnist-ddpm", 3
+_ADAM: dict[str, Any] = {"optimizer": "adam", "lr": 1e-3}
+METHODS: dict[str, Method | None] = {
+    "original": None,
+    "CUP, γ = 0.9": CUP(gamma=0.9, iterations=60, **_ADAM),
+    "SalUn, saliency = 0.5": SalUn(saliency=0.5, iterations=100, **_ADAM),
+}
+"""The recipe mnist-ddpm's settings."""
+
+
+def _original(store: Path, name: str) -> tuple[Problem, torch.nn.Module]:
+    """A problem and the model that the sweep trained for it."""
+    problem = find_problem(name)
+    kept = Store(store)
+    try:
+        state = load_file(kept.original_path(setting_of(name, 1, "cpu").original_key(0)))
+    finally:
+        kept.close()
+    model = problem.model()
+    model.load_state_dict(state)
+    return problem, model.eval()
+
+
+def judged(name: str, seed: int, samples: int, store: Path) -> dict[str, Any]:
+    """Unlearn with one method and seed, and judge as many samples of every class."""
+    torch.set_num_threads(1)
+    problem, model = _original(store, _PROBLEM)
+    assert problem.judging is not None
+    _, classifier = _original(store, problem.judging.classifier)
+    judging = replace(problem.judging, samples=samples, forgotten_samples=None)
+    split = ForgetSplit.by_class(*problem.load(), _FORGOTTEN)
+    method, seconds = METHODS[name], 0.0
+    if method is not None:
+        outcome = problem.prepared(model, split, method, seed=seed).outcome()
+        model, seconds = outcome.model.eval(), outcome.seconds
+    scores = SampleScorer(judging, classifier, problem.task).scores(model, split)
+    return {
+        "model": name, "seed": seed, "left": 1 - scores.ua, "kept": scores.ra, "fd": scores.frechet[0].value,
+        "seconds": seconds,
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Judge every method and seed, and print JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", type=Path, default=Path("runs/results/ddpm"))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--samples", type=int, default=500, help="per class")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", action="store_true", help="accepted for symmetry with the other benchmarks")
+    given = parser.parse_args()
+    wanted = [(name, seed) for name, method in METHODS.items() for seed in range(given.seeds if method else 1)]
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(judged, name, seed, given.samples, given.store) for name, seed in wanted]
+        rows = []
+        for one in waiting:
+            rows.append(one.result())
+            sys.stderr.write(f"{rows[-1]}\n")
+    print(json.dumps({"samples": given.samples, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
