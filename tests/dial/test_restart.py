@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from gradpivot import CUP, ForgetSplit, Result, trace, unlearn
-from gradpivot.dial import restart_epochs
+from gradpivot.dial import DialSettings, restart_epochs
 from gradpivot.dial.ramp import target_degree
 from gradpivot.errors import GradPivotError, NotReachedWarning
 from gradpivot.loop import Loop
@@ -140,10 +140,10 @@ def test_gamma_1_may_be_rounded():
 @pytest.mark.numeric
 @pytest.mark.parametrize("seed", range(3))
 def test_points_of_a_quick_trace_are_those_of_runs_below_gamma_1(seed):
-    """They lie on the line from a run that keeps a tenth of the weights; only the run itself may be γ = 1."""
+    """They lie on the line from a run that keeps some of the old weights; only the run itself may be γ = 1."""
     found = trace(memorised(), records(), METHOD, quick=True, points=5, seed=seed)
     methods = [result.method for result in found.results]
-    assert [method.shrink for method in methods] == [0.1] * len(methods)
+    assert [method.shrink for method in methods] == [DialSettings().shrink] * len(methods)
     assert all(method.gamma < 1 for method in methods[:-1])
 
 

@@ -134,3 +134,13 @@ def test_an_installed_problem_has_a_name(install, monkeypatch):
     assert "clusters" in list_problems()
     assert find_problem("clusters").name == "clusters"
     assert find_problem("digits").name == "digits"  # Ours stay ours.
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [((1, 2, 3), "it returned 3 objects"), ("data", "it returned a str"), (([0], None), "it returned no test data")],
+)
+def test_load_returns_two_datasets(returned, message):
+    problem = replace(find_problem("toy"), load=lambda: returned)
+    with pytest.raises(GradPivotError, match=rf"must return \(train, test\); {message}"):
+        problem.datasets()

@@ -106,7 +106,7 @@ def _load(chosen: options.AuditOptions) -> _Case:
         raise GradPivotError("name a run's folder, or the model and what it forgot: --weights FILE --split split.json")
     set_threads(chosen.threads)
     problem, device = problem_of(chosen), device_named(chosen.device)
-    train, test = problem.load()
+    train, test = problem.datasets()
     return _Case(
         chosen=chosen,
         problem=problem,

@@ -165,7 +165,7 @@ def split_of(
     from gradpivot.data import ForgetSplit
 
     _check_one_forget_set(classes, fraction, indices)
-    train, test = problem.load()
+    train, test = problem.datasets()
     earlier: Path | list[int] | None = already_forgotten
     if already_forgotten is not None and already_forgotten.suffix != ".json":
         # A saved split stays a path; any other file lists records.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["CEILING", "Restart", "Restartable", "restart_epochs"]
 
 CEILING = 0.25
-"""Passes over the retain set as a fraction of training's; with the measurements about 30 % of its time."""
+"""Passes over the retain set as a fraction of training's; with the measurements about a third of its time."""
 _UNMEASURED = 0.5
 """Fraction of the passes after which a run may end early."""
 

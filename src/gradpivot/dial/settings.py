@@ -107,7 +107,7 @@ class DialSettings:
     aim_below: float = 0.95
     min_share: float = 0.01
 
-    shrink: float = 0.1
+    shrink: float = 0.3
     training_epochs: int = 30
     training_lr: float = 0.05
     repair_gap: float = 0.01

@@ -56,6 +56,23 @@ class Problem:
     images: Images | None = None
     judging: Judging | None = None
 
+    def datasets(self) -> tuple[Any, Any]:
+        """Load the training and the test data.
+
+        Raises:
+            GradPivotError: If ``load`` does not return these two.
+        """
+        found = self.load()
+        if not isinstance(found, tuple | list):
+            returned = f"a {type(found).__name__}"
+        elif len(found) != 2:
+            returned = f"{len(found)} objects"
+        elif found[0] is None or found[1] is None:
+            returned = f"no {'training' if found[0] is None else 'test'} data"
+        else:
+            return found[0], found[1]
+        raise GradPivotError(f"load of the problem {self.name} must return (train, test); it returned {returned}")
+
     @property
     def target(self) -> Callable[[Any], Any] | None:
         """Reads a sample's label; None for (input, label) pairs, which splits read faster by themselves."""

@@ -35,10 +35,10 @@ class CUP(SteerableDescent):
         gamma: Unlearning intensity in [0, 1].
         dial: Meaning of γ: the degree of forgetting, or the pivot's angle at every step.
         gamma_end: Final γ of a linear schedule; only with dial=angle.
-        shrink: Records only: fraction of the original weights that a restart keeps (if unset: 0 at γ = 1, else 0.1). A
+        shrink: Records only: fraction of the original weights that a restart keeps (if unset: 0 at γ = 1, else 0.3). A
             restart uses the two settings below, retain_batch_size, optimizer, augment, weight_decay and max_norm, and
             no others of a descent. 1 disables it: gradients of the forget loss steer instead.
-        training_epochs: Epochs the original was trained for (30 if unset). A restart takes about 30 % of them at most.
+        training_epochs: Epochs the original was trained for (30 if unset). A restart takes about a quarter of them.
         training_lr: Peak learning rate the original was trained with (0.05 if unset).
     """
 

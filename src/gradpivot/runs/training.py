@@ -114,7 +114,7 @@ class FitToAll:
 
 def everything(problem: Problem) -> ForgetSplit:
     """A problem's data as a split. The forget set is a placeholder, which training ignores."""
-    train, test = problem.load()
+    train, test = problem.datasets()
     return ForgetSplit.by_index(train, test, [0], target=problem.target)
 
 

@@ -296,7 +296,7 @@ def problem_of(name: str) -> Problem:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _data(problem: str) -> tuple[Any, Any]:
-    return problem_of(problem).load()
+    return problem_of(problem).datasets()
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

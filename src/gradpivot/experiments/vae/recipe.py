@@ -73,7 +73,8 @@ def vae_recipe(preset: str = "full", protocol: str = "clean") -> VaeRecipe:
     from gradpivot.models import VAE, Recogniser
 
     clean = protocol == "clean"
-    # Losses in nats per pixel have small gradients, hence the large λ. Several passes, so that other digits recover.
+    # Losses in nats per pixel have small gradients, hence the large learning rate. Over several passes other digits
+    # recover.
     settings: dict[str, Any] = {}
     if clean:
         settings = {"objective": "hinge", "lr": 0.1, "momentum": 0.9, "epochs": 20, "batch_size": 256}
