@@ -1,4 +1,4 @@
-"""Diffusion with many samples: CUP at γ = 0.9 beside SalUn, several seeds of unlearning on the sweep's original.
+"""Diffusion: CUP at γ = 0.9 beside SalUn, several seeds of unlearning on the sweep's original.
 
 python -m benchmarks.generation --store runs/results/ddpm     after `make results ONLY=ddpm`
 """
@@ -47,12 +47,12 @@ def _original(store: Path, name: str) -> tuple[Problem, torch.nn.Module]:
 
 
 def judged(name: str, seed: int, samples: int, store: Path) -> dict[str, Any]:
-    """Unlearn with one method and seed, and judge as many samples of every class."""
+    """Unlearn with one method and seed, and judge 500 samples of the forgotten class and ``samples`` of each other."""
     torch.set_num_threads(1)
     problem, model = _original(store, _PROBLEM)
     assert problem.judging is not None
     _, classifier = _original(store, problem.judging.classifier)
-    judging = replace(problem.judging, samples=samples, forgotten_samples=None)
+    judging = replace(problem.judging, samples=samples)
     split = ForgetSplit.by_class(*problem.load(), _FORGOTTEN)
     method, seconds = METHODS[name], 0.0
     if method is not None:
@@ -70,7 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", type=Path, default=Path("runs/results/ddpm"))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--samples", type=int, default=500, help="per class")
+    parser.add_argument("--samples", type=int, default=100, help="per retained class")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="accepted for symmetry with the other benchmarks")
     given = parser.parse_args()

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PAGE"]
 
-_PROBLEMS = {
-    "audit-digits-class": "digits, class 3",
-    "audit-digits-random": "digits, random 10 %",
-    "audit-fashion": "5,000 Fashion-MNIST images, random 10 %",
-}
+_CLASS = "audit-digits-class"
 _EXPECTED = {
     "original": "flagged",
     "retrained": "passes",
@@ -107,35 +103,30 @@ def _values(records: Records) -> dict[str, str]:
         "retrained": str(planted["seeds"]),
         "false_positives": _false_positives(planted),
     }
-    for name in _PROBLEMS:
-        found, field = records.data(name), name.removeprefix("audit-").replace("-", "_")
-        values |= {
-            f"{field}_about": records.about(name),
-            f"{field}_table": _methods(found),
-            f"{field}_worlds": str(found["worlds"]),
-            f"{field}_records": str(found["n_forget"]),
-            f"{field}_nearest": _nearest(found),
-            **{
-                f"{field}_{key}": f"{_named(found, row)['auc']:.2f}"
-                for key, row in {"original": "Original", "retrained": "Retrained", "cup": "CUP γ = 1"}.items()
-            },
-        }
-    return values
+    found = records.data(_CLASS)
+    return values | {
+        "class_about": records.about(_CLASS),
+        "table": _methods(found),
+        "worlds": str(found["worlds"]),
+        "records": str(found["n_forget"]),
+        "nearest": _nearest(found),
+        **{
+            key: f"{_named(found, row)['auc']:.2f}" for key, row in {"original": "Original", "cup": "CUP γ = 1"}.items()
+        },
+    }
 
 
 def _figures(records: Records) -> dict[str, Figure]:
     from matplotlib.figure import Figure as Drawing
 
-    figure = Drawing(figsize=(12, 4.2), layout="constrained")
-    panels = figure.subplots(1, len(_PROBLEMS))
-    for axes, (name, title) in zip(panels, _PROBLEMS.items(), strict=True):
-        for row in records.data(name)["rows"]:
-            if "auc" in row:
-                _mark(axes, row)
-        axes.axvline(0.5, color="#64748b", linewidth=1, linestyle="--")
-        axes.set(title=title, xlabel="U-LiRA AUC (0.5: not recognisable)")
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("TA minus retrained, points")
+    figure = Drawing(figsize=(6.5, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for row in records.data(_CLASS)["rows"]:
+        if "auc" in row:
+            _mark(axes, row)
+    axes.axvline(0.5, color="#64748b", linewidth=1, linestyle="--")
+    axes.set(xlabel="U-LiRA AUC (0.5: not recognisable)", ylabel="TA minus retrained, points")
+    axes.spines[["top", "right"]].set_visible(False)
     return {"audit.png": figure}
 
 

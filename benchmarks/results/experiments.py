@@ -82,12 +82,15 @@ def _sweep(recipe: str, *options: str, quick: tuple[str, ...] = ()) -> Callable[
     return run
 
 
-def _sweeps(*commands: tuple[str, ...]) -> Callable[[str, Place], None]:
-    """Run several sweeps in one store and export all of their runs."""
+def _generators(recipe: str, figure: str) -> Callable[[str, Place], None]:
+    """Run a recipe of generators, and keep the figure of samples as well."""
 
     def run(name: str, place: Place) -> None:
-        for recipe, *options in commands:
-            _sweep(recipe, *options)(name, place)
+        _sweep(recipe)(name, place)
+        tables = place.runs / f"{name}-tables"
+        place.gradpivot("compare", place.runs / name, "--out", tables)
+        (drawn,) = (tables / "figures").glob("*-samples.png")
+        shutil.copy(drawn, place.figures / figure)
 
     return run
 
@@ -190,7 +193,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         cost="10 min", run=_script("audit.py", "planted", quick=("planted", "--seeds", "2", "--level", "quick"))
     ),
     "audit-digits-class": _audit("20 min", "--classes", "3"),
-    "audit-digits-random": _audit("20 min", "--fraction", "0.1"),
     "depth-digits": _depth("2 min", "--classes", "3"),
     "records-digits": _records("30 min", "--problem", "digits_flipped", "--rivals", *_RIVALS),
     "records-tabular": _records("15 min", "--problem", "tabular", "--rivals", *_RIVALS),
@@ -220,11 +222,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     **{f"speed-{name}": _speed(name, *sizes) for name, sizes in _SPEED.items()},
     "ablation-mnist": Experiment(cost="10 min", run=_sweep("ablation-mnist"), quick=False, data=("mnist",)),
-    "audit-fashion": replace(
-        _audit("40 min", "--problem", "benchmarks.audit:fashion", "--worlds", "10"),
-        quick=False,
-        data=("fashion-mnist",),
-    ),
     "records-fashion": replace(
         _records("30 min", "--problem", "fashion", "--worlds", "8", *_FASHION), quick=False, data=("fashion-mnist",)
     ),
@@ -241,15 +238,16 @@ EXPERIMENTS: dict[str, Experiment] = {
     "ablation-cifar10": Experiment(cost="2 h", run=_sweep("ablation-cifar10"), quick=False, data=("cifar10",)),
     "control-cifar10": Experiment(cost="2 h", run=_sweep("control-cifar10"), quick=False, data=("cifar10",)),
     "cifar10-small": Experiment(cost="4 h", run=_sweep("cifar10-small"), quick=False, data=("cifar10",)),
-    "ddpm": Experiment(cost="2 h", run=_sweep("mnist-ddpm"), quick=False, data=("mnist",)),
+    "ddpm": Experiment(cost="2 h", run=_generators("mnist-ddpm", "ddpm-samples.png"), quick=False, data=("mnist",)),
     "ten-classes": Experiment(
         cost="1 h", run=_sweep("benchmarks/results/recipes/ten-classes.yaml"), quick=False, data=("fashion-mnist",)
     ),
+    "ddpm-seeds": Experiment(
+        cost="20 min", run=_script("generation.py", "--store", "runs/results/ddpm"), quick=False, data=("mnist",)
+    ),
     "cifar10-class-cup": Experiment(
         cost="1 h",
-        run=_sweeps(
-            ("cifar10-pretrained", "--protocols", "clean"), ("cifar10-pretrained-classes", "--protocols", "clean")
-        ),
+        run=_sweep("cifar10-pretrained", "--protocols", "clean"),
         quick=False,
         data=("cifar10", "resnet18-cifar10"),
     ),

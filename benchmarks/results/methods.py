@@ -59,11 +59,6 @@ def _cifar10(records: Records) -> dict[str, str]:
     return _size(found, records.about("cifar10-small")) | _facts(table_for(found, "class", "clean"), "class")
 
 
-def _ten_classes(records: Records) -> dict[str, str]:
-    found = records.runs("ten-classes")
-    return _size(found, records.about("ten-classes")) | _facts(table_for(found, "class", "clean"), "class")
-
-
 def _size(found: Sequence[Record], about: str) -> dict[str, str]:
     return {"about": about, "runs": f"{sum(r.role == 'run' for r in found):,}"}
 
@@ -83,6 +78,5 @@ def _figure(experiment: str, file: str) -> Callable[[Records], dict[str, Figure]
 PAGES = (
     Page(name="digits-methods", values=_digits, figures=_figure("digits", "digits-methods.png")),
     Page(name="mnist-methods", values=_mnist, figures=_figure("mnist", "mnist-methods.png")),
-    Page(name="ten-classes", values=_ten_classes),
     Page(name="cifar10-small", values=_cifar10, figures=_figure("cifar10-small", "cifar10-small.png")),
 )

@@ -27,11 +27,11 @@ _FIXED = ("epochs", "batch_size", "weight_decay", "max_epochs")
 """Settings that benchmarks/records.py does not search."""
 _VARIANT = re.compile(r"CUP γ = 1, (?P<length>[\d.]+ % of the epochs)|CUP γ = 1, (?P<kept>s = [\d.]+)")
 _BEST, _BY_GRADIENTS = "CUP γ = 1", "CUP γ = 1, gradients (shrink=1)"
-_TOLD = {
-    _BEST: "best", _BY_GRADIENTS: "gradients", "CUP γ = 1, s = 0.1": "kept", "FT": "ft",
+_QUOTED = {
+    _BEST: "best", _BY_GRADIENTS: "gradients", "CUP γ = 1, s = 0.3": "kept", "FT": "ft",
     "EU-k": "euk", "Retrained": "retrained",
 }  # fmt: skip
-"""Rows that the findings speak of."""
+"""Rows that the findings quote."""
 
 
 def _table(found: dict[str, Any]) -> str:
@@ -88,7 +88,7 @@ def _row(found: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _bars(records: Records) -> str:
-    """CUP at γ = 1 against the bars of the issue, one line a problem."""
+    """CUP at γ = 1 beside retraining, one row per problem."""
     lines = []
     for name, title in _PROBLEMS.items():
         found = records.data(name)
@@ -125,10 +125,11 @@ def _values(records: Records) -> dict[str, str]:
             f"{field}_about": records.about(name), f"{field}_table": _table(found),
             f"{field}_worlds": str(found["worlds"]), f"{field}_records": f"{found['n_forget']:,}",
             f"{field}_train": f"{found['n_train']:,}",
+            f"{field}_error": f"{_row(found, _BEST)['auc_error'] or 0:.2f}",
         }  # fmt: skip
         for row in found["rows"]:
-            if row["method"] in _TOLD:
-                key = f"{field}_{_TOLD[row['method']]}"
+            if row["method"] in _QUOTED:
+                key = f"{field}_{_QUOTED[row['method']]}"
                 values |= {f"{key}_auc": f"{row['auc']:.2f}", f"{key}_ra": percent(row["ra"], 1),
                            f"{key}_cost": "–" if row["cost"] is None else f"{row['cost']:.2f}"}  # fmt: skip
     return values
