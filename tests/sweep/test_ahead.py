@@ -93,7 +93,7 @@ def test_models_are_kept_block_by_block(module, tmp_path, monkeypatch):
 
 
 def test_large_data_make_small_blocks(module, tmp_path, monkeypatch):
-    monkeypatch.setattr("gradpivot.sweep.ahead._MAX_BYTES", 1)
+    monkeypatch.setattr("gradpivot.sweep.ahead._MAX_MEMORY", 1)
     sizes = []
     train = ahead.train_together
     monkeypatch.setattr(ahead, "train_together", lambda p, lessons: sizes.append(len(lessons)) or train(p, lessons))
