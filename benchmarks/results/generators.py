@@ -106,6 +106,7 @@ def _ddpm(records: Records) -> dict[str, str]:
         **_seeds(records), "about": records.about("ddpm"), "table": markdown(heads, rows),
         "rho": "–" if rho is None else f"{rho:.2f}", "gammas": str(len(cup)),
         "retrained": percent(1 - _scores(fixed["retrained"]).ua, 1),
+        "original_kept": percent(_scores(fixed["original"]).ra, 1),
         "least_kept": percent(min(_scores(r).ra for r in cup), 1),
     }  # fmt: skip
 

@@ -112,6 +112,21 @@ def test_other_scores_are_reached_by_walking_back_from_all(until):
     assert found.place.seen.ua == pytest.approx(0.4, abs=0.02)
 
 
+class Barrier(World):
+    """Models on the line are worse than either end, as between two networks that share few weights."""
+
+    def look(self, model: nn.Module, metrics, *, quick: bool = False) -> Seen:
+        seen, s = super().look(model, metrics, quick=quick), model.weight[0, 0].item()
+        return Seen(**{**seen.to_dict(), "ra": seen.ra - 2 * s * (1 - s)}) if "ra" in metrics else seen
+
+
+def test_the_end_of_the_line_is_tried_where_keep_fails_before_it():
+    found = Barrier().search("MIA>=80", "RA>=90")
+    assert found.met
+    assert found.place.share == 1
+    assert len(found.tries) == 1
+
+
 def test_nothing_runs_if_the_original_meets_it():
     world = World()
     found = world.search("UA>=0", "RA>=99")
