@@ -21,7 +21,27 @@ import numpy as np
 import torch
 from torch import nn
 
-from gradpivot import CUP, FT, GA, RL, WS, CFk, EUk, ForgetSplit, L1Sparse, SalUn
+from gradpivot import (
+    CUP,
+    EPO,
+    FT,
+    GA,
+    RL,
+    SCRUB,
+    SSD,
+    STCH,
+    WS,
+    BadTeacher,
+    CFk,
+    Delete,
+    EUk,
+    ForgetSplit,
+    L1Sparse,
+    NegGradPlus,
+    SalUn,
+    SFRon,
+    WarmRestart,
+)  # fmt: skip
 from gradpivot.auditing import Subject
 from gradpivot.auditing.attacks.features import head_pass
 from gradpivot.data import Loader, cut
@@ -61,11 +81,20 @@ def methods(problem: Problem, passes: int) -> dict[str, list[Method]]:
         "GA": [GA(lr=5e-3)],
         "RL": [RL()],
         "SalUn": [SalUn()],
+        "NegGrad+": [NegGradPlus()],
+        "SCRUB": [SCRUB()],
+        "Bad Teacher": [BadTeacher()],
+        "SSD": [SSD()],
+        "SFRon": [SFRon()],
+        "DELETE": [Delete()],
+        "STCH": [STCH()],
+        "EPO": [EPO()],
         "ℓ1-sparse": [L1Sparse(epochs=passes, alpha=1e-4)],
         "EU-k, k = 1": [EUk(k=1, epochs=passes)],
         "EU-k, k = 3": [EUk(k=3, epochs=passes)],
         "CF-k, k = 3": [CFk(k=3, epochs=passes)],
         "FT": [replace(tune, epochs=passes)],
+        "Warm restart": [WarmRestart(epochs=passes)],
     }
     if has_batchnorm(problem.model()):
         for policy in ("frozen", "train"):

@@ -123,7 +123,7 @@ def made_audit(**changes: Any) -> AuditRecord:
             "hashes": {"model": "5f3c9a0d" * 8, "original": "aa01bb02" * 8, "split": "0c1d2e3f" * 8},
             "seed": 0, "method": {"method": "cup", "gamma": 1.0},
             "environment": {"machine": "x86_64, 2 cores", "threads": 1, "date": "2026-11-15T20:35:00Z",
-                            "packages": {"gradpivot": "0.1.0", "torch": "2.13.0"}},
+                            "packages": {"gradpivot": "0.2.0", "torch": "2.13.0"}},
         },
     }  # fmt: skip
     return AuditRecord(**{**values, **changes})

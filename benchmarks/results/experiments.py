@@ -238,9 +238,15 @@ EXPERIMENTS: dict[str, Experiment] = {
     "ablation-cifar10": Experiment(cost="2 h", run=_sweep("ablation-cifar10"), quick=False, data=("cifar10",)),
     "control-cifar10": Experiment(cost="2 h", run=_sweep("control-cifar10"), quick=False, data=("cifar10",)),
     "cifar10-small": Experiment(cost="4 h", run=_sweep("cifar10-small"), quick=False, data=("cifar10",)),
+    "cifar10-classes": Experiment(
+        cost="40 min", run=_sweep("benchmarks/results/recipes/cifar10-classes.yaml"), quick=False, data=("cifar10",)
+    ),
     "ddpm": Experiment(cost="2 h", run=_generators("mnist-ddpm", "ddpm-samples.png"), quick=False, data=("mnist",)),
-    "ten-classes": Experiment(
-        cost="1 h", run=_sweep("benchmarks/results/recipes/ten-classes.yaml"), quick=False, data=("fashion-mnist",)
+    "fashion-classes": Experiment(
+        cost="40 min",
+        run=_sweep("benchmarks/results/recipes/fashion-classes.yaml"),
+        quick=False,
+        data=("fashion-mnist",),
     ),
     "ddpm-seeds": Experiment(
         cost="20 min", run=_script("generation.py", "--store", "runs/results/ddpm"), quick=False, data=("mnist",)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from gradpivot import geometry as geometry

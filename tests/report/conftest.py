@@ -103,7 +103,7 @@ def make_comparison(**changes: Any) -> Comparison:
         "retrained": retrained,
         "frontiers": frontiers,
         "provenance": {
-            "gradpivot": "0.1.0", "torch": "2.13.0", "python": "3.11.7", "machine": "x86_64, 2 cores",
+            "gradpivot": "0.2.0", "torch": "2.13.0", "python": "3.11.7", "machine": "x86_64, 2 cores",
             "seed": 0, "date": "2026-11-15T20:35:00Z", "command": "gradpivot demo --forget 3 --out demo",
             "settings": {"lr": 0.01, "epochs": 5, "batchnorm": "frozen", "objective": "bounded"},
         },
