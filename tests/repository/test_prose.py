@@ -37,3 +37,9 @@ def test_no_foreign_phrases():
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:\s]+\.(?:md|png|gif|svg))", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+def test_links_have_a_text():
+    """Sphinx would fill in the title; a page read on a Git host would show nothing."""
+    empty = [file for file in WRITTEN if file.suffix == ".md" and "[](" in file.read_text(encoding="utf-8")]
+    assert not empty
