@@ -17,7 +17,8 @@ from gradpivot.targets.conditions import Seen, Targets
 from gradpivot.targets.finished import Shelf
 from gradpivot.targets.looking import Looker, Looks, check_measurable, steering_split
 from gradpivot.targets.scored import ScoreLooker
-from gradpivot.targets.search import MOST_RUNS, Found, GoalName, Search, Try
+from gradpivot.targets.search import MOST_RUNS, GoalName, Search
+from gradpivot.targets.tries import Found, Try
 
 if TYPE_CHECKING:
     from torch import nn
