@@ -257,6 +257,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         quick=False,
         data=("cifar10", "resnet18-cifar10"),
     ),
+    "cifar10-other-classes": Experiment(
+        cost="30 min",
+        run=_sweep("cifar10-pretrained", "--protocols", "clean", "--methods", "CUP (γ = 1)", "--classes", "3,8"),
+        quick=False,
+        data=("cifar10", "resnet18-cifar10"),
+    ),
     "cifar10-class": Experiment(
         cost="5 h",
         run=_sweep("cifar10-pretrained", "--protocols", "paper"),

@@ -268,3 +268,13 @@ def test_the_budget_is_counted_from_the_original_with_new_statistics():
     rise = to.retain_loss() - float(torch.nn.functional.softplus(torch.tensor(beginning)))
     assert 0 < share < 0.9
     assert 0 < rise <= MAY_COST
+
+
+def test_statistics_are_recomputed_once_for_each_point():
+    model, calls = Shifted(), []
+    to = landing(model, lambda: calls.append(model.bias.item()))
+    with torch.no_grad():
+        model.bias.fill_(-0.5)
+    calls.clear()
+    assert to.move_to(0.5) == 1
+    assert calls == [-0.5]

@@ -114,3 +114,13 @@ def test_a_single_retain_sample_leaves_the_statistics_alone():
     data = TensorDataset(*(part[[0, 3, 6, 1]] for part in blobs().tensors))
     result = unlearn(trained(), ForgetSplit.by_class(data, blobs(seed=1), 0), CUP(gamma=1))
     assert "a single retain sample has no variance" in result.note
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("seed", range(3))
+def test_no_step_is_spent_on_what_new_statistics_undo(original, seed):
+    """A bias before BatchNorm forgets under the statistics of the last steps, and nothing under new ones."""
+    method = CUP(gamma=1, epochs=3, batch_size=16)
+    model = unlearn(original, split(), method, seed=seed).model
+    moved = [(a - b).norm() for a, b in zip(model[0].parameters(), original[0].parameters(), strict=True)]
+    assert moved[1] < 1e-3 * moved[0]

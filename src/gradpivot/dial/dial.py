@@ -146,7 +146,7 @@ class Dial:
     def step(self, batch: PairedBatch) -> None:
         """Take one step at the intensity the ramp sets, and revert it if it does harm."""
         loop, ramp, region = self._loop, self._ramp, self._region
-        forget = ForgetLoss(self._goal, self._model, batch.forget, self._method.batchnorm)
+        forget = ForgetLoss(self._goal, self._model, batch.forget, self._method.batchnorm, batch.retain)
         retain = partial(self._retain_loss, batch)
         gradients = loop.gradients(forget=forget, retain=retain)
         degree = loop.mean_over_forget(forget.degree)

@@ -84,6 +84,7 @@ class LineSearch:
             self.full_budget = self._settings.held_out_rise
         self._budget = self.full_budget
         self._degrees: dict[float, float] = {}
+        self._at: float | None = None
 
     @torch.no_grad()
     def degree(self) -> float:
@@ -147,8 +148,8 @@ class LineSearch:
         Returns:
             The position on the line; 0 is the original and 1 the end of the run.
         """
-        self._budget, self._degrees = budget * self.full_budget, {}
-        self._segment.set_end(self._model)
+        self._budget = budget * self.full_budget
+        self._set_end()
         share = self._loop.replicas.from_first(lambda: self._within_budget(self._find_share(target)))
         self._interpolate(share)
         self.reached = self._loop.replicas.from_first(lambda: self._measured(share))
@@ -157,8 +158,8 @@ class LineSearch:
 
     def move_by(self, share: float, *, budget: float = 1.0) -> float:
         """Move the model to a share of the line, as far as the budget allows; see :meth:`move_to`."""
-        self._budget, self._degrees = budget * self.full_budget, {}
-        self._segment.set_end(self._model)
+        self._budget = budget * self.full_budget
+        self._set_end()
         share = self._loop.replicas.from_first(lambda: self._affordable(share)[0])
         self._interpolate(share)
         self.reached = self._loop.replicas.from_first(lambda: self._measured(share))
@@ -228,10 +229,19 @@ class LineSearch:
             self._degrees[share] = self.degree()
         return self._degrees[share]
 
+    def _set_end(self) -> None:
+        """Make the current weights the end of the line."""
+        self._segment.set_end(self._model)
+        self._degrees, self._at = {}, None
+
     def _interpolate(self, share: float) -> None:
+        """Move to a share of the line, unless the model is there; a pass that recomputes statistics is not cheap."""
+        if share == self._at:
+            return
         self._segment.interpolate(self._model, share)
         if self._recalibrate:
             self._recalibrate()
+        self._at = share
 
     def _extrapolate(self, target: float, tolerance: float, reached: float) -> float:
         """The share above 1 that comes closest to the target, while L_r rises by no more than one step may cause.

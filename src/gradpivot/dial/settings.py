@@ -48,8 +48,9 @@ class DialSettings:
         min_record_gap: Gap below which records already look like held-out data.
         validation_samples: Maximum number of held-out samples for the target of records.
         search_samples: Maximum number of samples of each set for the line search.
+        statistics_samples: Maximum number of retain samples for the choice of BatchNorm statistics.
         search_tolerance: Tolerance of the line search, as a fraction of the gap between start and full degree.
-        search_batch: Batch size of the line search.
+        search_batch: Batch size of the line search; on a CPU larger ones leave the cache.
         held_batch: Batch size for holding records that earlier requests deleted.
         extrapolation: Points beyond the end of the run that the line search tries if the run fell short.
         extrapolation_evaluations: Maximum number of evaluations between two of these points.
@@ -99,8 +100,9 @@ class DialSettings:
     validation_samples: int = 10_000
 
     search_samples: int = 2000
+    statistics_samples: int = 512
     search_tolerance: float = 0.01
-    search_batch: int = 256
+    search_batch: int = 64
     held_batch: int = 64
     extrapolation: tuple[float, ...] = (1.1, 1.2, 1.35, 1.5)
     extrapolation_evaluations: int = 4

@@ -67,7 +67,7 @@ def _rise(
     model: nn.Module, task: Task, split: ForgetSplit, loop: Loop, method: Steerable, settings: DialSettings
 ) -> float:
     """Rise of L_r by new statistics; infinite if not finite."""
-    chosen = shuffled(split.retain_indices, loop.seed, "landing")[: settings.search_samples]
+    chosen = shuffled(split.retain_indices, loop.seed, "landing")[: settings.statistics_samples]
 
     @torch.no_grad()
     def retain_loss() -> float:

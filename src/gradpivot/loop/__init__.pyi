@@ -25,6 +25,7 @@ from .normalisation import (
     restored_statistics as restored_statistics,
     running_statistics as running_statistics,
     same_statistics as same_statistics,
+    statistics_of as statistics_of,
 )
 from .optimizers import DescentRecipe as DescentRecipe
 from .outcome import (

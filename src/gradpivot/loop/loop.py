@@ -364,7 +364,14 @@ class Loop(Stepping):
     ) -> None:
         if recipe.batchnorm == "recalibrate":
             recalibrate_over(
-                model, dataset, indices, task.retain_loss, batch_size=size, seed=self.seed, workers=self.workers
+                model,
+                dataset,
+                indices,
+                task.retain_loss,
+                batch_size=size,
+                seed=self.seed,
+                workers=self.workers,
+                augment=recipe.augment,
             )
 
     def _check_batchnorm_batches(self, model: nn.Module, smallest: int) -> None:

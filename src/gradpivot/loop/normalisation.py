@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -32,11 +34,12 @@ __all__ = [
     "restored_statistics",
     "running_statistics",
     "same_statistics",
+    "statistics_of",
 ]  # fmt: skip
 
 POLICIES = ("frozen", "train", "recalibrate")
 """``frozen``: use and keep the running statistics. ``train``: the usual train mode. ``recalibrate``: train mode, then
-recompute the statistics on retain data; under the dial forget samples use the running statistics."""
+recompute the statistics on retain data; under the dial forget samples use the retain batch's."""
 
 _SAMPLES = 2048
 
@@ -92,8 +95,12 @@ def recalibrate_over(
     batch_size: int,
     seed: int,
     workers: int = 0,
+    augment: str | None = None,
 ) -> None:
-    """:func:`recalibrate` on up to 2048 random samples of a dataset, without augmentation.
+    """:func:`recalibrate` on up to 2048 random samples of a dataset.
+
+    Use the augmentation of the original's training: the padding of crops is part of its statistics. Without it those of
+    a ResNet-18 on CIFAR-10 cost 1.8 points of accuracy.
 
     Args:
         model: The model.
@@ -103,12 +110,13 @@ def recalibrate_over(
         batch_size: Batch size; raised to 64 if smaller, for a good estimate of the variance.
         seed: Selects the samples.
         workers: Data-loading processes.
+        augment: Augmentation; every call draws the same.
     """
     order = cut(shuffled(indices, seed, "recalibrate")[:_SAMPLES], max(batch_size, MIN_STATISTICS_BATCH))
     loader = Loader(dataset, next(model.parameters()).device, seed, workers)
     # Same random numbers on every call and in every process.
     with isolated(derive(seed, "recalibrate")):
-        recalibrate(model, zip(map(len, order), loader.batches(order, -1), strict=True), forward)
+        recalibrate(model, zip(map(len, order), loader.batches(order, -1, augment), strict=True), forward)
 
 
 @contextmanager
@@ -140,6 +148,51 @@ def frozen_statistics(model: nn.Module) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.train()
+
+
+@contextmanager
+def statistics_of(model: nn.Module, reference: Callable[[], Any]) -> Iterator[None]:
+    """Normalise by the batch statistics of another pass inside the block, and differentiate through them.
+
+    Statistics follow the weights. A gradient that takes them as constant points where they will undo the step: on a
+    ResNet-18 nine tenths of each decrease of L_f were gone one step later.
+
+    Args:
+        model: The model, with BatchNorm layers in train mode.
+        reference: Passes the samples whose statistics to use through the model. Running statistics are kept.
+    """
+    layers = [layer for layer in _layers(model) if layer.training]
+    found: dict[nn.Module, list[tuple[Tensor, Tensor]]] = {layer: [] for layer in layers}
+
+    def record(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        values = inputs[0].float()
+        found[layer].append(torch.var_mean(values, [d for d in range(values.ndim) if d != 1], correction=0))
+
+    hooks = [layer.register_forward_pre_hook(record) for layer in layers]
+    try:
+        with preserved_statistics(model):
+            reference()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    try:
+        for layer in layers:
+            # A layer may be used several times in a pass.
+            layer.forward = partial(_normalise, layer, cycle(found[layer]))  # type: ignore[method-assign]
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
+
+
+def _normalise(layer: _BatchNorm, statistics: Iterator[tuple[Tensor, Tensor]], values: Tensor) -> Tensor:
+    """BatchNorm by the next of the given (variance, mean)."""
+    variance, mean = next(statistics)
+    scale = torch.rsqrt(variance + layer.eps)
+    scale = scale if layer.weight is None else scale * layer.weight
+    shift = -mean * scale if layer.bias is None else layer.bias - mean * scale
+    shape = [1, -1, *[1] * (values.ndim - 2)]
+    return torch.addcmul(shift.view(shape), values.float(), scale.view(shape)).to(values.dtype)
 
 
 @contextmanager

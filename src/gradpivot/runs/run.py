@@ -158,6 +158,7 @@ class Running:
                 batch_size=size,
                 seed=self.seed,
                 workers=self.workers,
+                augment=getattr(method, "augment", None),
             )
 
     @property
