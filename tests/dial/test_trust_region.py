@@ -130,6 +130,15 @@ def test_after_a_loss_that_is_no_number_the_next_step_is_checked():
     assert not region.trust(*predicted(0.0, 0.0), 1e-3, grow=False)
 
 
+def test_a_step_that_forgets_more_than_its_bound_is_trusted_and_shortens_the_next_one():
+    bound = USE.forget_reach + 2.0 * USE.forget_reach_share
+    for length, trusted in ((1e-3, True), (1.0, False)):
+        region = TrustRegion(curvature=0.4)
+        assert region.trust(Change(2.0, math.nan, -1.25 * bound), flat(), length, grow=True) is trusted
+        assert region.rate == pytest.approx(0.8 if trusted else 1.0)
+    assert not TrustRegion(curvature=0.0).trust(Change(2.0, math.nan, -1.6 * bound), flat(), 1.0, grow=True)
+
+
 def test_its_state_is_restored():
     region, other = checked(), TrustRegion()
     region.trust(*predicted(-0.01, 0.0), 0.1, grow=True)

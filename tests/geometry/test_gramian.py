@@ -26,6 +26,14 @@ def test_equals_the_flattened_products(dtype):
     assert gram_of(f, r) == pytest.approx((u @ u, v @ v, u @ v), rel=1e-12)
 
 
+def test_gradients_of_one_piece_give_the_same_bits_as_in_pieces():
+    generator = torch.Generator().manual_seed(0)
+    f, r = ([torch.randn(shape, generator=generator) for shape in ((3, 4), (7,), ())] for _ in range(2))
+    absent = None
+    # A parameter that neither loss depends on takes the general way.
+    assert gram_of(f, r) == gram_of([*f, absent], [*r, absent])
+
+
 def test_none_counts_as_zero():
     f, r = tensors(0), tensors(1)
     f[0], r[1], f[3], f[5], r[5] = None, None, None, None, None

@@ -22,6 +22,16 @@ def test_unlikelihood_is_minus_log_one_minus_p(values):
     assert objective("unlikelihood")(z, torch.tensor([0])).item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
+@given(logits)
+def test_unlikelihood_has_the_gradient_of_its_two_logsumexps(values):
+    mine, theirs = (torch.tensor([values] * 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    y = torch.tensor([0, len(values) - 1])
+    objective("unlikelihood")(mine, y).backward()
+    others = theirs.scatter(1, y[:, None], float("-inf"))
+    (theirs.logsumexp(1) - others.logsumexp(1)).mean().backward()
+    torch.testing.assert_close(mine.grad, theirs.grad, rtol=0, atol=1e-12)
+
+
 def test_unlikelihood_has_its_floor_and_a_gradient_where_p_rounds_to_one():
     sure = torch.tensor([[200.0, 0.0, 0.0]], requires_grad=True)
     loss = objective("unlikelihood")(sure, torch.tensor([0]))

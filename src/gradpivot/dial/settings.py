@@ -34,7 +34,8 @@ class DialSettings:
         reference_steps: Runs with more steps than this get proportionally smaller bounds per step.
         curvature: Allowed deviation from the first-order prediction, as a fraction of it, plus ``retain_tolerance``.
         revert_above: Multiple of its bound at which a step is reverted.
-        check_above: Expected fraction of its bounds above which a step is checked.
+        check_above: Expected fraction of the bound on L_r above which a step is checked …
+        check_forget_above: … and of the bound on L_f, which limits the pace of forgetting and not the harm.
         check_every: Maximum number of steps in a row without a check.
         growth: Factor on the step length while the run lags and steps use less than ``growth_below`` of their bound.
         growth_below: See ``growth``.
@@ -86,6 +87,7 @@ class DialSettings:
     curvature: float = 0.5
     revert_above: float = 2.0
     check_above: float = 0.5
+    check_forget_above: float = 1.5
     check_every: int = 7
     growth: float = 1.5
     growth_below: float = 0.5

@@ -94,14 +94,14 @@ class TrustRegion:
         settings = self.settings
         if not (math.isfinite(forget.predicted) and math.isfinite(retain.predicted)):
             return False
-        used = self._used(forget.by(self.unit).as_predicted, retain.by(self.unit).as_predicted)
+        of_forget, of_retain = self._used(forget.by(self.unit).as_predicted, retain.by(self.unit).as_predicted)
         # An infinite curvature times a length of zero is NaN, which is not trusted.
-        strain = used + self.curvature * length**2
-        if not strain <= settings.check_above or self.trusted >= settings.check_every:
+        bend = self.curvature * length**2
+        spares = of_retain + bend <= settings.check_above and of_forget + bend <= settings.check_forget_above
+        if not spares or self.trusted >= settings.check_every:
             return False
         self.trusted += 1
-        if grow and strain < settings.growth_below:
-            self._multiply(settings.growth)
+        self._adapt(max(of_forget, of_retain), max(of_forget, of_retain) + bend, grow=grow)
         return True
 
     def accept(self, forget: Change, retain: Change, length: float, *, grow: bool) -> bool:
@@ -122,21 +122,26 @@ class TrustRegion:
             self._multiply(settings.max_cut)
             return False
         forget, retain = forget.by(self.unit), retain.by(self.unit)
-        used = self._used(forget, retain)
+        used = max(self._used(forget, retain))
         bend = max(self._bend(forget), self._bend(retain))
         self.curvature = bend / length**2 if length else math.inf
         strain = max(used, bend)
-        if strain > 1:
-            self._multiply(max(1 / strain, settings.max_cut))
-        elif grow and strain < settings.growth_below:
-            self._multiply(settings.growth)
+        self._adapt(strain, strain, grow=grow)
         return used <= settings.revert_above
 
-    def _used(self, forget: Change, retain: Change) -> float:
-        """The larger of the two changes, relative to its bound."""
+    def _adapt(self, strain: float, expected: float, *, grow: bool) -> None:
+        """Set the length of the next step."""
+        settings = self.settings
+        if strain > 1:
+            self._multiply(max(1 / strain, settings.max_cut))
+        elif grow and expected < settings.growth_below:
+            self._multiply(settings.growth)
+
+    def _used(self, forget: Change, retain: Change) -> tuple[float, float]:
+        """The two changes, each relative to its bound."""
         settings = self.settings
         reach = settings.forget_reach + settings.forget_reach_share * abs(forget.before)
-        return max(retain.actual / settings.retain_tolerance, abs(forget.actual) / reach) / self.share
+        return abs(forget.actual) / reach / self.share, retain.actual / settings.retain_tolerance / self.share
 
     def _bend(self, change: Change) -> float:
         """Deviation from the predicted change, relative to its bound."""

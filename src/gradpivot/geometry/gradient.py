@@ -38,9 +38,10 @@ def gradient_of(loss: Loss, parameters: Sequence[Tensor]) -> Gradient:
             "a loss does not depend on any parameter; was it computed under torch.no_grad() or detached?"
         )
     gradients = _accumulated_gradient(value, parameters)
-    if all(g is None for g in gradients):
+    present = [g for g in gradients if g is not None]
+    if not present:
         raise GradPivotError("a loss depends on none of the parameters; was it computed with another model?")
-    if any(g is not None and g.is_sparse for g in gradients):
+    if any(g.is_sparse for g in present):
         raise GradPivotError("sparse gradients cannot be pivoted; build the embedding with sparse=False")
     return gradients
 
@@ -57,7 +58,7 @@ def _refuse_hooks(parameters: Sequence[Tensor]) -> None:
         if (
             parameter._backward_hooks
             or parameter._post_accumulate_grad_hooks
-            or getattr(parameter, "_in_backward_optimizers", None)
+            or parameter.__dict__.get("_in_backward_optimizers")
         ):
             raise GradPivotError(
                 f"parameter {position} of shape {tuple(parameter.shape)} has a hook or an optimizer that acts in the "

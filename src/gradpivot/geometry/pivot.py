@@ -116,13 +116,20 @@ def alone(gram: Gram, forget: float = 1.0, retain: float = 1.0) -> Weights | Non
         NonFiniteError: if a number is NaN or infinite.
         GradPivotError: if the numbers are not a Gram matrix.
     """
-    answers = {
-        Case.OPPOSED: Weights(0.0, 0.0),
-        Case.FLAT: Weights(0.0, 0.0),
-        Case.NOTHING_TO_FORGET: Weights(0.0, retain),
-        Case.NOTHING_TO_RETAIN: Weights(forget, 0.0),
-    }
-    return answers.get(case_of(gram))
+    return _in_case(case_of(gram), forget, retain)
+
+
+def _in_case(case: Case, forget: float, retain: float) -> Weights | None:
+    """:func:`alone` in a known case."""
+    match case:
+        case Case.PIVOT | Case.PARALLEL:
+            return None
+        case Case.NOTHING_TO_FORGET:
+            return Weights(0.0, retain)
+        case Case.NOTHING_TO_RETAIN:
+            return Weights(forget, 0.0)
+        case Case.OPPOSED | Case.FLAT:
+            return Weights(0.0, 0.0)
 
 
 def pivot_weights(
@@ -150,9 +157,10 @@ def pivot_weights(
     gamma = check_gamma(gamma)
     check_loss_weights(forget_weight, retain_weight)
     gram = Gram(number_or_nan(ff), number_or_nan(rr), number_or_nan(fr))
-    if (answer := alone(gram, forget_weight, retain_weight)) is not None:
+    case = case_of(gram)
+    if (answer := _in_case(case, forget_weight, retain_weight)) is not None:
         return answer
-    if case_of(gram) is Case.PARALLEL:
+    if case is Case.PARALLEL:
         return Weights(forget_weight, retain_weight)
     sine, phi = _sine_and_phi(gram)
     length = gram.norm_of(forget_weight, retain_weight) / sine
@@ -189,9 +197,10 @@ def steered_weights(gram: Gram, intensity: float) -> Weights:
     """
     if not -1 <= number_or_nan(intensity) <= 1:
         raise GradPivotError(f"the intensity is {intensity}; it must be between -1 (recover) and 1 (forget)")
-    if (answer := alone(gram, float(intensity > 0), 1.0)) is not None:
+    case = case_of(gram)
+    if (answer := _in_case(case, float(intensity > 0), 1.0)) is not None:
         return answer
-    if case_of(gram) is Case.PARALLEL:
+    if case is Case.PARALLEL:
         share = math.sin(min(max(intensity, 0.0) * math.pi, math.pi / 2)) ** 2
         return Weights(share, share)
     sine, phi = _sine_and_phi(gram)

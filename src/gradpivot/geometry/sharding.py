@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,7 +38,8 @@ def refuse_partly_sharded(parameters: Sequence[Tensor]) -> bool:
     Raises:
         GradPivotError: if some are and some are not: the gradients of the latter would be one process's only.
     """
-    sharded = sum(map(is_sharded, parameters))
+    # This runs in every backward pass, where most parameters are of this very type.
+    sharded = sum([type(parameter) is not torch.nn.Parameter and is_sharded(parameter) for parameter in parameters])
     if 0 < sharded < len(parameters):
         raise GradPivotError(
             f"{sharded} of {len(parameters)} parameters are sharded; call fully_shard(model) on the whole model too, "
@@ -47,8 +48,7 @@ def refuse_partly_sharded(parameters: Sequence[Tensor]) -> bool:
     return sharded > 0
 
 
-@contextmanager
-def refusing_gathered(parameters: Sequence[Tensor]) -> Iterator[None]:
+def refusing_gathered(parameters: Sequence[Tensor]) -> AbstractContextManager[None]:
     """Notice in a backward pass that these are not the shards but the copies that a forward pass has gathered.
 
     Between a forward pass and its backward pass ``model.parameters()`` gives such copies. They look like any other
@@ -58,9 +58,11 @@ def refusing_gathered(parameters: Sequence[Tensor]) -> Iterator[None]:
         GradPivotError: after the block, if that happened.
     """
     grouped = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if not grouped or is_sharded(parameters[0]):
-        yield
-        return
+    return _hooked(parameters) if grouped and not is_sharded(parameters[0]) else nullcontext()
+
+
+@contextmanager
+def _hooked(parameters: Sequence[Tensor]) -> Iterator[None]:
     reached: list[Tensor] = []
     hooks = [p.register_post_accumulate_grad_hook(reached.append) for p in parameters]  # type: ignore[no-untyped-call]
     try:

@@ -159,8 +159,10 @@ def _loss_and_gradient(
 
     The loss is scaled before the backward pass, because SyncBatchNorm exchanges gradients during it.
     """
-    with explain_single_samples():
+    try:
         return passes.loss_and_gradient(loss if share == 1 else lambda: loss() * share, parameters, together)
+    except ValueError as error:
+        raise _explained(error) from None
 
 
 @contextmanager
@@ -169,8 +171,12 @@ def explain_single_samples() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if "more than 1 value per channel" not in str(error):
-            raise
-        raise GradPivotError(
-            "BatchNorm in train mode needs more than one sample per batch; use batchnorm='frozen' or another batch_size"
-        ) from None
+        raise _explained(error) from None
+
+
+def _explained(error: ValueError) -> Exception:
+    if "more than 1 value per channel" not in str(error):
+        return error
+    return GradPivotError(
+        "BatchNorm in train mode needs more than one sample per batch; use batchnorm='frozen' or another batch_size"
+    )

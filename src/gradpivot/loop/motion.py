@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +11,14 @@ from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry import change_along
-from gradpivot.loop.optimizers import DescentRecipe, make_optimizer, rate_factor
+from gradpivot.loop.optimizers import DescentRecipe, is_plain_descent, make_optimizer, rate_factor
 from gradpivot.runtime import Gradient
 
 __all__ = ["OneShotUpdate", "RevertibleOptimizer", "trainable"]
+
+
+_SAFE_MOVE = 1e30
+"""A step of less than this leaves finite weights finite: half the spacing of the largest float32 numbers is 1e31."""
 
 
 class RevertibleOptimizer:
@@ -25,12 +30,38 @@ class RevertibleOptimizer:
         self._model = model
         self._optimizer = make_optimizer(self.parameters, recipe)
         self._recipe, self._total = recipe, total
+        self._is_plain = is_plain_descent(self.parameters, recipe) and _all_finite(self.parameters)
         self._weights_before = [p.detach().clone() for p in self.parameters]
         self.buffers = list(model.buffers())
         self._buffers_before = [b.detach().clone() for b in self.buffers]
         # Only Retrain has an EMA.
         self._ema: float = getattr(recipe, "ema", 0.0)
         self._average = [p.detach().clone() for p in self.parameters] if self._ema else []
+
+    @torch.no_grad()
+    def plain_step(self, number: int, gradient: Gradient, norm: float, rate: float = 1.0) -> float | None:
+        """Take the step −λ·g and return λ, if that is all the optimiser does and it keeps the weights finite.
+
+        The step's inner products then follow from the Gram matrix, without a pass over the weights.
+
+        Args:
+            number: The step's number, for the schedule.
+            gradient: g, zero outside any mask.
+            norm: ‖g‖.
+            rate: Factor on the learning rate.
+
+        Returns:
+            λ, or None if nothing was done: take :meth:`step` instead.
+        """
+        length = self._start(number, rate) if self._is_plain else math.inf
+        if not (length < _SAFE_MOVE and length * norm < _SAFE_MOVE):
+            return None
+        present = [(p, g) for p, g in zip(self.parameters, gradient, strict=True) if g is not None]
+        # As torch.optim.SGD, bit for bit, without its hooks and records for the profiler.
+        torch._foreach_add_([p for p, _ in present], [g for _, g in present], alpha=-length)
+        if self._ema:
+            self._update_average(number)
+        return length
 
     @torch.no_grad()
     def step(
@@ -47,11 +78,7 @@ class RevertibleOptimizer:
 
         Without ``measured`` these are zeros, or non-finite if a weight is.
         """
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate * self._recipe.lr * rate_factor(self._recipe.schedule, number / self._total)
-        torch._foreach_copy_(self._weights_before, self.parameters)
-        for before, buffer in zip(self._buffers_before, self._model.buffers(), strict=True):
-            before.copy_(buffer)
+        self._start(number, rate)
         for parameter, gradient in zip(self.parameters, combined, strict=True):
             parameter.grad = gradient
         self._optimizer.step()
@@ -60,9 +87,20 @@ class RevertibleOptimizer:
         if self._ema:
             self._update_average(number)
         # A float32 norm can overflow although all weights are finite, so fall through to the exact computation.
-        if not measured and bool(torch.stack(_norms(self.parameters)).isfinite().all()):
+        if not measured and _all_finite(self.parameters):
             return 0.0, 0.0, 0.0
         return change_along(self._weights_before, self.parameters, kept, combined)
+
+    def _start(self, number: int, rate: float) -> float:
+        """Remember weights and buffers, and set and return the learning rate."""
+        length = rate * self._recipe.lr * rate_factor(self._recipe.schedule, number / self._total)
+        for group in self._optimizer.param_groups:
+            group["lr"] = length
+        torch._foreach_copy_(self._weights_before, self.parameters)
+        if self._buffers_before:
+            for before, buffer in zip(self._buffers_before, self._model.buffers(), strict=True):
+                before.copy_(buffer)
+        return length
 
     def _update_average(self, number: int) -> None:
         """Update the moving average, with a smaller decay in the first steps."""
@@ -148,10 +186,10 @@ class OneShotUpdate:
             parameter.copy_(before)
 
 
-def _norms(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Norm of each tensor, on one device; not finite if any element is not."""
+def _all_finite(tensors: Sequence[Tensor]) -> bool:
+    """Whether every norm is finite. False for finite numbers whose float32 norm overflows."""
     norms = torch._foreach_norm([tensor.detach() for tensor in tensors])
-    return [norm.to(norms[0].device, torch.float32) for norm in norms]
+    return bool(torch.stack([norm.to(norms[0].device, torch.float32) for norm in norms]).isfinite().all())
 
 
 def trainable(model: nn.Module) -> list[Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradpivot.errors import GradPivotError
 
-__all__ = ["OPTIMIZERS", "SCHEDULES", "DescentRecipe", "make_optimizer", "rate_factor"]
+__all__ = ["OPTIMIZERS", "SCHEDULES", "DescentRecipe", "is_plain_descent", "make_optimizer", "rate_factor"]
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine", "one_cycle")
@@ -106,6 +106,14 @@ def make_optimizer(parameters: Sequence[Tensor], recipe: DescentRecipe) -> torch
         raise GradPivotError(f"unknown optimizer {recipe.optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
     optimizer.register_step_pre_hook(_match_layouts)
     return optimizer
+
+
+def is_plain_descent(parameters: Sequence[Tensor], recipe: DescentRecipe) -> bool:
+    """Whether a step is exactly θ − λ·g: SGD without momentum and weight decay, in float32 or float64.
+
+    In half precision rounding loses part of a step.
+    """
+    return recipe.optimizer == "sgd" and recipe.momentum == recipe.weight_decay == 0 and _fusible(parameters)
 
 
 def _fusible(parameters: Sequence[Tensor]) -> bool:

@@ -120,7 +120,8 @@ class Stepping:
             gradients: The result of :meth:`gradients`.
             weights: a and b.
             rate: Factor on the learning rate for this step.
-            measured: Whether to record ⟨Δθ,f⟩ and ⟨Δθ,r⟩, which takes two passes over the weights.
+            measured: Whether to record ⟨Δθ,f⟩ and ⟨Δθ,r⟩, which takes two passes over the weights with momentum,
+                weight decay or Adam.
             non_increasing: Whether L_f and L_r must not rise to first order. Removes the part of the update, from
                 momentum, Adam or weight decay, that violates this (:mod:`gradpivot.geometry._correction`). Needs
                 ``measured``.
@@ -135,13 +136,19 @@ class Stepping:
             self._history.add(row)
             return FirstOrderChange()
         combined = Combined(gradients, weights)
-        size, *along = descent.step(
-            self._step, combined.gradient, combined.kept, self._mask, rate=rate, measured=measured
-        )
-        if not math.isfinite(size):
-            self._diverge("the step made a weight non-finite")
+        length = descent.plain_step(self._step, combined.gradient, norm, rate)
+        if length is not None:
+            (ff, rr, fr), (a, b) = gradients.gram, weights
+            along = FirstOrderChange(-length * (a * ff + b * fr), -length * (a * fr + b * rr))
+        else:
+            size, *products = descent.step(
+                self._step, combined.gradient, combined.kept, self._mask, rate=rate, measured=measured
+            )
+            if not math.isfinite(size):
+                self._diverge("the step made a weight non-finite")
+            along = combined.first_order_change(*products)
         if measured:
-            row |= self._corrected(combined.first_order_change(*along), non_increasing, gradients, combined)
+            row |= self._corrected(along, non_increasing, gradients, combined)
         self._history.add(row)
         return FirstOrderChange(row["delta_forget"] or 0.0, row["delta_retain"] or 0.0)
 

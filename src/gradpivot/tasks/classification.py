@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gradpivot.errors import GradPivotError
@@ -48,12 +49,11 @@ class Classification(UncertaintyTask):
                 f"the model returns {str(logits.dtype).removeprefix('torch.')} numbers; classification needs logits in "
                 f"floating point, before any argmax"
             )
-        given = tuple(targets.shape)
+        given, shape = targets.shape, logits.shape
         targets = targets.to(logits.device).long().reshape(-1)
-        one_each = len(logits) == len(targets) == (*given, 1)[0]
-        if logits.ndim != 2 or logits.shape[1] < 2 or not one_each:
+        if len(shape) != 2 or shape[1] < 2 or not shape[0] == targets.shape[0] == (*given, 1)[0]:
             raise GradPivotError(
-                f"the model returns logits {tuple(logits.shape)} for labels {given}; classification needs one label "
+                f"the model returns logits {tuple(shape)} for labels {tuple(given)}; classification needs one label "
                 f"and two or more logits per sample. For sequences or segmentation, write a task with one degree per "
                 f"sample"
             )
@@ -136,6 +136,7 @@ def _predictions(logits: Tensor, targets: Tensor) -> Predictions:
     return Predictions(confidence, logits.argmax(1) == targets)
 
 
+@cache
 def _half_types() -> tuple[Any, ...]:
     import torch
 
@@ -151,6 +152,8 @@ def _within(targets: Tensor, classes: int) -> bool:
 
 
 def _call(model: Callable[..., Any], inputs: Any) -> Any:
+    if hasattr(inputs, "ndim"):
+        return model(inputs)
     if isinstance(inputs, Mapping):
         return model(**inputs)
     return model(*inputs) if isinstance(inputs, list | tuple) else model(inputs)
@@ -158,6 +161,9 @@ def _call(model: Callable[..., Any], inputs: Any) -> Any:
 
 def _logits_in(outputs: Any) -> Tensor:
     """Extract the logits from a tensor, a dictionary or a Hugging Face output object."""
+    if hasattr(outputs, "ndim"):
+        tensor: Tensor = outputs
+        return tensor
     if isinstance(outputs, Mapping):
         if "logits" not in outputs:
             raise GradPivotError(
