@@ -6,13 +6,17 @@ import uuid
 
 import numpy as np
 import pytest
+import torch
 
 from gradpivot.auditing.worlds import run_worlds, world_cells
 from gradpivot.methods.ga import GA
 from gradpivot.sweep import ahead
 from gradpivot.sweep.ahead import train_ahead
+from gradpivot.sweep.engines.job import JobOutcome
+from gradpivot.sweep.engines.local import LocalEngine
 from gradpivot.sweep.store.store import Store
 from gradpivot.sweep.work import setting_of
+from lab import InlineEngine
 
 MODULE = """
 from gradpivot.experiments.problem import Problem
@@ -67,10 +71,10 @@ def test_what_the_store_has_is_not_trained_again(module, tmp_path, monkeypatch):
     setting = setting_of(f"{module}:problem", 1, "cpu")
     cells = world_cells(setting, CLASS, 2, {})
     store = Store(tmp_path / "store", create=True)
-    assert train_ahead(cells, store) is None
+    assert train_ahead(cells, store, InlineEngine()) is None
     assert all(store.has_original(cell.original_key) for cell in cells)
     monkeypatch.setattr("gradpivot.sweep.ahead.train_together", lambda problem, lessons: pytest.fail("trained twice"))
-    assert train_ahead(cells, store) is None
+    assert train_ahead(cells, store, InlineEngine()) is None
     store.close()
 
 
@@ -87,8 +91,41 @@ def test_models_are_kept_block_by_block(module, tmp_path, monkeypatch):
     monkeypatch.setattr(ahead, "train_together", lambda *words: done.append("train") or train(*words))
     monkeypatch.setattr(Store, "put_original", lambda *words: done.append("put") or put(*words))
     store = Store(tmp_path / "store", create=True)
-    assert train_ahead(world_cells(setting_of(f"{module}:problem", 1, "cpu"), CLASS, 4, {}), store) is None
+    assert (
+        train_ahead(world_cells(setting_of(f"{module}:problem", 1, "cpu"), CLASS, 4, {}), store, InlineEngine()) is None
+    )
     assert done[:6] == ["train", "put", "put", "train", "put", "put"]
+    store.close()
+
+
+def test_the_number_of_workers_changes_no_bit(module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # Where workers look for the module.
+    cells = world_cells(setting_of(f"{module}:problem", 1, "cpu"), CLASS, 4, {})
+    found = []
+    for number, engine in enumerate([InlineEngine(), LocalEngine(2, 1, tmp_path / "log")]):
+        store = Store(tmp_path / str(number), create=True)
+        try:
+            assert train_ahead(cells, store, engine) is None
+            originals = [store.original_path(key).read_bytes() for key in sorted({c.original_key for c in cells})]
+            checkpoints = [torch.load(store.checkpoint_path(c.key)) for c in cells if c.role == "retrained"]
+        finally:
+            engine.close()
+            store.close()
+        weights = [one["state"]["descent"]["model"] for one in checkpoints]
+        found.append((originals, [w.numpy().tobytes() for model in weights for w in model.values()]))
+    assert len(found[0][1]) == 4 * 4
+    assert found[0] == found[1]
+
+
+def test_a_block_whose_worker_died_is_left_to_the_sweep(module, tmp_path):
+    class Dying(InlineEngine):
+        def wait(self, seconds: float) -> list[JobOutcome]:
+            return [JobOutcome(job=self._queue.popleft(), lost="killed")]
+
+    cells = world_cells(setting_of(f"{module}:problem", 1, "cpu"), CLASS, 2, {})
+    store = Store(tmp_path / "store", create=True)
+    assert train_ahead(cells, store, Dying()) is None
+    assert not any(store.has_original(cell.original_key) for cell in cells)
     store.close()
 
 
@@ -98,6 +135,8 @@ def test_large_data_make_small_blocks(module, tmp_path, monkeypatch):
     train = ahead.train_together
     monkeypatch.setattr(ahead, "train_together", lambda p, lessons: sizes.append(len(lessons)) or train(p, lessons))
     store = Store(tmp_path / "store", create=True)
-    assert train_ahead(world_cells(setting_of(f"{module}:problem", 1, "cpu"), CLASS, 2, {}), store) is None
+    assert (
+        train_ahead(world_cells(setting_of(f"{module}:problem", 1, "cpu"), CLASS, 2, {}), store, InlineEngine()) is None
+    )
     assert set(sizes) == {1}
     store.close()

@@ -22,6 +22,7 @@ from gradpivot.methods import Method, Retrain
 from gradpivot.runtime import foreign_source
 from gradpivot.sweep import (
     Cell,
+    Engine,
     Resources,
     Setting,
     Store,
@@ -168,8 +169,8 @@ def run_worlds(
         jobs: Number of parallel runs.
         threads: Threads per run.
         device: Device of each run.
-        together: Whether to train shadows and references as one program in this process, several times as fast for
-            small networks without convolutions. Margins then agree with those of separate trainings to rounding, and
+        together: Whether to train shadows and references as one program per job, several times as fast for small
+            networks without convolutions. Margins then agree with those of separate trainings to rounding, and
             seconds are shares of the whole. Warns, and trains one by one, if the model does not allow it.
         watch: Called with the state of the sweep.
 
@@ -190,25 +191,25 @@ def run_worlds(
     kept = Store(store, create=True)
     try:
         if len(kept.done(keys := list({cell.key for cell in cells}))) < len(keys):
-            if together and (reason := train_ahead(cells, kept)):
-                warnings.warn(f"the worlds are trained one by one: {reason}", stacklevel=2)
             resources = Resources(
                 log=kept.folder / "worker.log", jobs=jobs, threads=threads, gpus=float(device != "cpu")
             )
-            _train(cells, kept, engine, resources, watch)
+            running = start_engine(engine, resources)
+            try:
+                if together and (reason := train_ahead(cells, kept, running)):
+                    warnings.warn(f"the worlds are trained one by one: {reason}", stacklevel=2)
+                _train(cells, kept, running, watch)
+            finally:
+                running.close()
         reading = _Reading(kept, setting, split_target, count, seed)
         return {name: reading.worlds(name, chosen.get(name)) for name in chosen or ("",)}
     finally:
         kept.close()
 
 
-def _train(cells: Sequence[Cell], store: Store, engine: str, resources: Resources, watch: Watch | None) -> None:
-    running = start_engine(engine, resources)
-    try:
-        sweep = Sweep(cells, store, running)
-        sweep.run(watch)
-    finally:
-        running.close()
+def _train(cells: Sequence[Cell], store: Store, engine: Engine, watch: Watch | None) -> None:
+    sweep = Sweep(cells, store, engine)
+    sweep.run(watch)
     for _, what, reason in store.failures(sweep.keys):
         raise GradPivotError(f"{what} failed: {reason}")
 

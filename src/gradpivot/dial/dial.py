@@ -11,6 +11,7 @@ See docs/dial.md.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -114,7 +115,11 @@ class Dial:
         self._budget = fraction if method.budget is None else method.budget
         self._ramp = self._new_ramp(split)
         self._steps = paired_plan(split, method, loop.seed).total
-        self._region = TrustRegion.for_run(self._steps, task.loss_unit, self._goal.share(start), self._settings)
+        bounds = self._settings
+        if not self._goal.is_discrete:
+            # Records have little to forget; runs that check fewer of their steps more often fall short.
+            bounds = replace(bounds, check_forget_above=bounds.check_above)
+        self._region = TrustRegion.for_run(self._steps, task.loss_unit, self._goal.share(start), bounds)
         self._max_length = self._settings.max_move * self._search.weight_norm
         loop.attach(self)
 

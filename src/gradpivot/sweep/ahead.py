@@ -5,20 +5,22 @@ Originals go into the store, references into the checkpoints of their runs, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-import torch
 from safetensors.torch import load as load_tensors, save as save_tensors
 
 from gradpivot.loop import Checkpoint
 from gradpivot.methods import make_method
-from gradpivot.runs import Lesson, Taught, train_together, why_separately
+from gradpivot.runs import Lesson, train_together, why_separately
 from gradpivot.sweep.cell import Cell
+from gradpivot.sweep.engines.job import Engine, Job
 from gradpivot.sweep.store.store import Store
 from gradpivot.sweep.work import find_split, problem_of
 
-__all__ = ["train_ahead"]
+__all__ = ["train_ahead", "train_block"]
 
 _TOGETHER = 32
 """Models in one program; more take more memory and no less time each."""
@@ -26,12 +28,15 @@ _MAX_MEMORY = 2**30
 """Bytes of data in one program: each model comes with a copy of the training set."""
 
 
-def train_ahead(cells: Sequence[Cell], store: Store) -> str | None:
-    """Train what the store lacks, in this process.
+def train_ahead(cells: Sequence[Cell], store: Store, engine: Engine) -> str | None:
+    """Train what the store lacks, block by block in the engine's workers.
+
+    A block whose worker fails is left to the sweep, which trains its models one by one and says what is wrong.
 
     Args:
         cells: The cells of the worlds.
         store: Receives originals and checkpoints; what it already has is not trained again.
+        engine: Runs the blocks.
 
     Returns:
         None, or why the sweep must train these models one by one.
@@ -45,49 +50,69 @@ def train_ahead(cells: Sequence[Cell], store: Store) -> str | None:
         return f"the device is {setting.device}, and training together is for the CPU"
     if reason := why_separately(problem_of(setting.problem), find_split(missing[0]).train):
         return reason
-    before = torch.get_num_threads()
-    torch.set_num_threads(setting.threads)
-    try:
-        _train_originals(missing, store)
-        _train_references(missing, store)
-    finally:
-        torch.set_num_threads(before)
+    shadows = {cell.original_key: cell for cell in missing if not store.has_original(cell.original_key)}
+    references = [c for c in missing if c.role == "retrained" and not store.checkpoint_path(c.key).exists()]
+    # Not by the number of workers: the size of a block changes the last digits.
+    size = _block_size(missing[0])
+    waiting: dict[str, Job] = {}
+    for role, wanted in (("shadow", [*shadows.values()]), ("reference", references)):
+        for start in range(0, len(wanted), size):
+            job = _job(f"{role} {start}", wanted[start : start + size], role == "shadow", store)
+            waiting[job.key] = job
+            engine.submit(job)
+    late = []
+    while waiting:
+        for outcome in engine.wait(1.0):
+            block = waiting.pop(outcome.job.key).block
+            if not isinstance(outcome.value, bytes):
+                continue
+            taught = list(zip(block, pickle.loads(outcome.value), strict=True))
+            _keep_originals([(cell, *one) for (cell, shadow), one in taught if shadow and one], store)
+            late += [(cell, *one) for (cell, shadow), one in taught if one and not shadow]
+    _keep_references(late, store)
     return None
 
 
-def _train_originals(cells: Sequence[Cell], store: Store) -> None:
-    wanted = {cell.original_key: cell for cell in cells if not store.has_original(cell.original_key)}
-    for cell, taught in _taught(list(wanted.values()), shadows=True):
-        state = {name: tensor.detach().contiguous() for name, tensor in taught.model.state_dict().items()}
-        store.put_original(cell.original_key, save_tensors(state), taught.seconds)
+def train_block(block: Sequence[tuple[Cell, bool]]) -> bytes:
+    """Train the shadow model or the reference of each cell's world; the worker's part of :func:`train_ahead`.
+
+    Returns:
+        For each the state of its finished loop and its seconds, or None for one to train separately, pickled.
+    """
+    problem = problem_of(block[0][0].setting.problem)
+    taught = train_together(problem, [_lesson(cell, shadow) for cell, shadow in block])
+    return pickle.dumps([None if one is None else (one.state, one.seconds) for one in taught])
 
 
-def _train_references(cells: Sequence[Cell], store: Store) -> None:
-    wanted = [
-        cell
-        for cell in cells
-        if cell.role == "retrained"
-        and store.has_original(cell.original_key)
-        and not store.checkpoint_path(cell.key).exists()
-    ]
-    for cell, taught in _taught(wanted, shadows=False):
+def _job(key: str, cells: Sequence[Cell], shadow: bool, store: Store) -> Job:
+    return Job(
+        key=key,
+        setting=cells[0].setting,
+        seed=cells[0].seed,
+        cell=None,
+        original=store.original_path(cells[0].original_key).absolute(),
+        checkpoint=store.checkpoint_path(cells[0].key).absolute(),
+        store=(store.folder.absolute(), store.id),
+        block=tuple((cell, shadow) for cell in cells),
+    )
+
+
+def _keep_originals(taught: Sequence[tuple[Cell, Mapping[str, Any], float]], store: Store) -> None:
+    for cell, state, seconds in taught:
+        weights = {name: tensor.detach().contiguous() for name, tensor in state["descent"]["model"].items()}
+        store.put_original(cell.original_key, save_tensors(weights), seconds)
+
+
+def _keep_references(taught: Sequence[tuple[Cell, dict[str, Any], float]], store: Store) -> None:
+    """Write checkpoints, whose keys depend on the originals; without those to train separately."""
+    for cell, state, seconds in taught:
+        if not store.has_original(cell.original_key):
+            continue
         problem = problem_of(cell.setting.problem)
         original = problem.model()
         original.load_state_dict(load_tensors(store.original_path(cell.original_key).read_bytes()))
         prepared = problem.prepared(original.eval(), find_split(cell), make_method(cell.method), seed=cell.seed)
-        Checkpoint(store.checkpoint_path(cell.key), prepared.key, 0).write(taught.state, taught.seconds)
-
-
-def _taught(cells: Sequence[Cell], *, shadows: bool) -> Iterator[tuple[Cell, Taught]]:
-    """Train the shadow or the reference of each cell's world, block by block; without those to train separately."""
-    if not cells:
-        return
-    problem, size = problem_of(cells[0].setting.problem), _block_size(cells[0])
-    for start in range(0, len(cells), size):
-        block = cells[start : start + size]
-        for cell, one in zip(block, train_together(problem, [_lesson(c, shadows) for c in block]), strict=True):
-            if one is not None:
-                yield cell, one
+        Checkpoint(store.checkpoint_path(cell.key), prepared.key, 0).write(state, seconds)
 
 
 def _block_size(cell: Cell) -> int:

@@ -34,6 +34,8 @@ class Job:
         original: File with the original's weights.
         judge: File with the weights of the classifier that judges a generator's samples, or None.
         target: The world to train a shadow model for; None for any other original.
+        block: Cells of the worlds to train together instead, each with whether its shadow model or its reference is
+            wanted (:mod:`gradpivot.sweep.ahead`).
         checkpoint: Checkpoint file of a long run.
         store: Folder and id of the store; a worker on another machine may not have access to it.
     """
@@ -47,6 +49,7 @@ class Job:
     store: tuple[Path, str]
     judge: Path | None = None
     target: Mapping[str, Any] | None = None
+    block: tuple[tuple[Cell, bool], ...] = ()
 
     @property
     def title(self) -> str:
@@ -76,7 +79,7 @@ class JobOutcome:
 
     Attributes:
         job: The job.
-        value: Record of a run, or weights of an original; None on failure.
+        value: Record of a run, weights of an original, or a trained block; None on failure.
         error: Error message; a retry would fail again.
         fatal: Whether the worker itself is at fault (wrong versions or data), so that every job fails there.
         lost: Why the worker died; a retry may succeed.
@@ -189,7 +192,7 @@ def perform(
         report: Called with (finished steps, total steps) after every step.
         judge: Returns the judge's weights, if there is a judge.
     """
-    from gradpivot.sweep import work
+    from gradpivot.sweep import ahead, work
 
     started = time.perf_counter()
     value: Record | bytes | None = None
@@ -199,7 +202,9 @@ def perform(
         checked = True
         seen = _sees_store(job)
         checkpoint = job.checkpoint if seen else None
-        if job.cell is None:
+        if job.block:
+            value = ahead.train_block(job.block)
+        elif job.cell is None:
             value = work.original_weights(job.setting, job.seed, report, checkpoint, job.target)
         else:
             value = work.run_cell(job.cell, weights, checkpoint, report, judge, job.store[0] / "real" if seen else None)
