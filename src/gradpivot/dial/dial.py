@@ -115,6 +115,9 @@ class Dial:
         self._ramp = self._new_ramp(split)
         self._steps = paired_plan(split, method, loop.seed).total
         self._region = TrustRegion.for_run(self._steps, task.loss_unit, self._goal.share(start), self._settings)
+        if recalibrate and fraction >= 1:
+            # L_f falls more slowly where statistics follow the weights, and there is no half-way to stop at.
+            self._region.reach = self._settings.whole_reach
         self._max_length = self._settings.max_move * self._search.weight_norm
         loop.attach(self)
 
