@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from gradpivot import CUP, WS, Classification, ForgetSplit, unlearn
+from gradpivot import CUP, FT, WS, Classification, ForgetSplit, unlearn
+from gradpivot.data.readers.digits import load_digits
 from gradpivot.dial.statistics import can_recalibrate
 from gradpivot.loop.loop import Loop
 from gradpivot.methods import Retrain
@@ -124,3 +125,35 @@ def test_no_step_is_spent_on_what_new_statistics_undo(original, seed):
     model = unlearn(original, split(), method, seed=seed).model
     moved = [(a - b).norm() for a, b in zip(model[0].parameters(), original[0].parameters(), strict=True)]
     assert moved[1] < 1e-3 * moved[0]
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("seed", range(3))
+def test_one_pass_forgets_a_class_of_an_overfitted_network_and_it_stays_so(seed):
+    """18 steps. With statistics taken as constant two of three seeds fell short, and the third came back."""
+    train, test = load_digits()
+    split = ForgetSplit.by_class(train, test, seed)
+    torch.manual_seed(seed)
+    network = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, padding=1, bias=False),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * 16, 10),
+    )
+    recipe = Retrain(lr=0.05, epochs=10, batch_size=64)
+
+    class Fit:
+        def unlearn(self, model, task, split, loop):
+            recipe.fit(model, task, split.train, np.arange(len(split.train)), loop)
+
+    model = Loop(seed=seed).run(Fit(), network, Classification(), split).model.eval()
+    result = unlearn(model, split, CUP(gamma=1, epochs=1, batch_size=8), seed=seed)
+    assert len(result.history["step"]) <= 19
+    assert result.scores.ua >= 0.9
+    assert result.scores.ra >= 0.97
+    assert unlearn(result.model, split, FT(lr=0.01, epochs=3, batch_size=64), seed=seed).scores.ua >= 0.8

@@ -120,6 +120,9 @@ class Dial:
             # Records have little to forget; runs that check fewer of their steps more often fall short.
             bounds = replace(bounds, check_forget_above=bounds.check_above)
         self._region = TrustRegion.for_run(self._steps, task.loss_unit, self._goal.share(start), bounds)
+        if recalibrate and fraction >= 1:
+            # L_f falls more slowly where statistics follow the weights, and there is no half-way to stop at.
+            self._region.reach = self._settings.whole_reach
         self._max_length = self._settings.max_move * self._search.weight_norm
         loop.attach(self)
 

@@ -31,6 +31,7 @@ class DialSettings:
         forget_reach: Change of L_f that a step may cause …
         forget_reach_share: … plus this fraction of L_f. L_f drops sharply once it leaves its plateau; longer steps
             cannot stop half-way.
+        whole_reach: Factor on these two at γ = 1 under recomputed BatchNorm statistics.
         reference_steps: Runs with more steps than this get proportionally smaller bounds per step.
         curvature: Allowed deviation from the first-order prediction, as a fraction of it, plus ``retain_tolerance``.
         revert_above: Multiple of its bound at which a step is reverted.
@@ -83,6 +84,7 @@ class DialSettings:
     retain_tolerance: float = 0.05
     forget_reach: float = 0.15
     forget_reach_share: float = 0.1
+    whole_reach: float = 2.0
     reference_steps: int = 200
     curvature: float = 0.5
     revert_above: float = 2.0

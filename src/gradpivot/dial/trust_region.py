@@ -57,6 +57,7 @@ class TrustRegion:
         rate: Current factor on the learning rate.
         unit: One nat in the task's loss units.
         share: Fraction of the bounds that the steps of this run may use.
+        reach: Factor on the bound of L_f.
         settings: Constants.
         curvature: Deviation from the prediction at the last check, relative to its bound and to the step's length².
         trusted: Number of steps since the last check.
@@ -65,6 +66,7 @@ class TrustRegion:
     rate: float = 1.0
     unit: float = 1.0
     share: float = 1.0
+    reach: float = 1.0
     settings: DialSettings = field(default_factory=DialSettings)
     curvature: float = math.inf
     trusted: int = 0
@@ -140,7 +142,7 @@ class TrustRegion:
     def _used(self, forget: Change, retain: Change) -> tuple[float, float]:
         """The two changes, each relative to its bound."""
         settings = self.settings
-        reach = settings.forget_reach + settings.forget_reach_share * abs(forget.before)
+        reach = self.reach * (settings.forget_reach + settings.forget_reach_share * abs(forget.before))
         return abs(forget.actual) / reach / self.share, retain.actual / settings.retain_tolerance / self.share
 
     def _bend(self, change: Change) -> float:
