@@ -74,14 +74,14 @@ def test_the_degree_is_0_for_the_original_and_1_at_the_anchor(way):
     # From 1 to 3: the squared distances are 4(1 − way)² and 4way².
     assert found.loss.item() == pytest.approx(4 * (1 - way) ** 2, abs=1e-6)
     left = (1 - way) ** 2 / ((1 - way) ** 2 + way**2)
-    assert found.degree.tolist() == pytest.approx([1 - left**2] * 32, abs=1e-6)
+    assert found.degree.tolist() == pytest.approx([1 - left**3] * 32, abs=1e-6)
     assert not found.degree.requires_grad
 
 
-def test_a_prediction_farther_from_the_anchor_than_the_originals_is_not_forgotten():
-    for value in (0.9, -1e4, 1e4):
-        with isolated(1):
-            assert anchored().degree(model(0.0, value, 3.0, 2.0), of_class(1), OTHER).tolist() == [0.0] * 32
+def test_a_prediction_as_far_from_both_labels_is_half_way():
+    with isolated(1):
+        degree = anchored().degree(model(0.0, 1e4, 3.0, 2.0), of_class(1), OTHER)
+    assert degree.tolist() == pytest.approx([7 / 8] * 32, abs=1e-3)
 
 
 def test_the_original_predicts_once_for_a_batch_and_its_checks():
