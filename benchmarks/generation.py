@@ -27,7 +27,7 @@ _PROBLEM, _FORGOTTEN = "mnist-ddpm", 3
 _ADAM: dict[str, Any] = {"optimizer": "adam", "lr": 1e-3}
 METHODS: dict[str, Method | None] = {
     "original": None,
-    "CUP, γ = 0.9": CUP(gamma=0.9, iterations=60, **_ADAM),
+    "CUP, γ = 0.9": CUP(gamma=0.9, iterations=50, **_ADAM),
     "SalUn, saliency = 0.5": SalUn(saliency=0.5, iterations=100, **_ADAM),
 }
 """The recipe mnist-ddpm's settings."""
@@ -70,7 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", type=Path, default=Path("runs/results/ddpm"))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--samples", type=int, default=100, help="per retained class")
+    parser.add_argument("--samples", type=int, default=500, help="per retained class")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="accepted for symmetry with the other benchmarks")
     given = parser.parse_args()

@@ -249,7 +249,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         data=("fashion-mnist",),
     ),
     "ddpm-seeds": Experiment(
-        cost="20 min", run=_script("generation.py", "--store", "runs/results/ddpm"), quick=False, data=("mnist",)
+        cost="1 h", run=_script("generation.py", "--store", "runs/results/ddpm"), quick=False, data=("mnist",)
     ),
     "cifar10-class-cup": Experiment(
         cost="1 h",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -104,7 +105,8 @@ def _ddpm(records: Records) -> dict[str, str]:
     rho = spearman([r.point.knob or 0.0 for r in cup], still)
     return {
         **_seeds(records), "about": records.about("ddpm"), "table": markdown(heads, rows),
-        "rho": "–" if rho is None else f"{rho:.2f}", "gammas": str(len(cup)),
+        "rho": "–" if rho is None else f"{rho:.3f}", "gammas": str(len(cup)),
+        "drop": percent(max(before - after for before, after in pairwise(still)), 0),
         "retrained": percent(1 - _scores(fixed["retrained"]).ua, 1),
         "original_kept": percent(_scores(fixed["original"]).ra, 1),
         "least_kept": percent(min(_scores(r).ra for r in cup), 1),
@@ -124,8 +126,12 @@ def _seeds(records: Records) -> dict[str, str]:
     means = {key: row for key, start in (("cup", "CUP"), ("salun", "SalUn")) for row in seed_means(records)
              if row["model"].startswith(start)}  # fmt: skip
     shown = {
-        f"{key}_{name}": f"{row[name]:.2f}" if name == "fd" else percent(row[name], 1)
-        for key, row in means.items() for name in ("left", "kept", "fd")
+        f"{key}_{name}": value
+        for key, row in means.items()
+        for name, value in (
+            ("left", percent(row["left"], 1)), ("kept", percent(row["kept"], 2)), ("fd", f"{row['fd']:.2f}"),
+            ("seconds", f"{row['seconds']:.0f}"),
+        )
     }  # fmt: skip
     return {**shown, "seeds_about": records.about("ddpm-seeds"), "seeds_table": table, "samples": str(found["samples"])}
 

@@ -67,16 +67,39 @@ def test_the_loss_is_zero_and_the_degree_one_where_the_prediction_is_the_anchors
     assert found.degree.tolist() == [1.0] * 32
 
 
-def test_the_degree_is_the_share_of_the_squared_distance_that_is_gone():
-    task = anchored()
+@pytest.mark.parametrize("way", [0.0, 0.25, 0.5, 0.75, 1.0])
+def test_the_degree_is_0_for_the_original_and_1_at_the_anchor(way):
     with isolated(1):
-        assert task.forgetting(model(), of_class(1), OTHER).degree.tolist() == pytest.approx([0.0] * 32, abs=1e-6)
+        found = anchored().forgetting(model(0.0, 1 + 2 * way, 3.0, 2.0), of_class(1), OTHER)
+    # From 1 to 3: the squared distances are 4(1 − way)² and 4way².
+    assert found.loss.item() == pytest.approx(4 * (1 - way) ** 2, abs=1e-6)
+    left = (1 - way) ** 2 / ((1 - way) ** 2 + way**2)
+    assert found.degree.tolist() == pytest.approx([1 - left**3] * 32, abs=1e-6)
+    assert not found.degree.requires_grad
+
+
+def test_a_prediction_as_far_from_both_labels_is_half_way():
     with isolated(1):
-        half = task.forgetting(model(0.0, 2.0, 3.0, 2.0), of_class(1), OTHER)
-    # From 1 towards 3: at 2 half of the distance is left, a quarter of its square.
-    assert half.loss.item() == pytest.approx(1.0)
-    assert half.degree.tolist() == pytest.approx([0.75] * 32, abs=1e-6)
-    assert not half.degree.requires_grad
+        degree = anchored().degree(model(0.0, 1e4, 3.0, 2.0), of_class(1), OTHER)
+    assert degree.tolist() == pytest.approx([7 / 8] * 32, abs=1e-3)
+
+
+def test_the_original_predicts_once_for_a_batch_and_its_checks():
+    task, moved, passes = anchored(), model(0.0, 1.5, 3.0, 2.0), []
+    moved.slope.data.add_(0.1)
+    task.original.register_forward_hook(lambda *_: passes.append(1))
+    seeds = (1, 2, 1, 2, 1)
+    found = []
+    for seed in seeds:
+        with isolated(seed):
+            degree = task.degree(moved, of_class(1), OTHER)[0].item()
+            found.append((degree, task.retain_loss(moved, of_class(0)).item()))
+    assert len(passes) == 4, "two batches, each with a forget and a retain loss"
+    assert found[0] == found[2] == found[4] != found[1]
+    for seed in range(3, 20):
+        with isolated(seed):
+            task.retain_loss(moved, of_class(0))
+    assert len(task._known) == 8
 
 
 @pytest.mark.parametrize("name", ["other_class", "no_class"])
@@ -197,7 +220,44 @@ def test_a_model_that_ignores_its_label_has_nothing_to_forget():
         TASK.anchored(same, split()).degree(same, of_class(1), OTHER)
 
 
-@pytest.mark.parametrize("settings", [{"loss_unit": 0}, {"loss_unit": -1.0}, {"retain_budget": float("nan")}])
+def forget_gradients(task: Diffusion, start: Labelled) -> dict[str, torch.Tensor]:
+    with isolated(6):
+        task.anchored(model(), split()).forgetting(start, of_class(1), OTHER).loss.backward()
+    return {name: weight.grad for name, weight in start.named_parameters() if weight.grad is not None}
+
+
+def test_only_the_forgotten_label_forgets():
+    start = model()
+    start.slope.data.add_(0.1)
+    found = forget_gradients(TASK, start)
+    assert list(found) == ["class_embedding.weight"]
+    assert found["class_embedding.weight"][:, 0].ne(0).tolist() == [False, True, False, False]
+    assert all(weight.requires_grad for weight in start.parameters())
+    whole = model()
+    whole.slope.data.add_(0.1)
+    both = forget_gradients(replace(TASK, forgets="model"), whole)
+    assert set(both) == {"slope", "class_embedding.weight"}
+    assert torch.equal(both["class_embedding.weight"], found["class_embedding.weight"])
+
+
+def test_a_frozen_class_embedding_leaves_the_forgetting_to_the_other_weights():
+    start = model()
+    start.class_embedding.requires_grad_(False)
+    assert list(forget_gradients(TASK, start)) == ["slope"]
+
+
+def test_a_run_leaves_other_labels_bit_identical():
+    outcome = Loop(seed=0).run(
+        CUP(gamma=1.0, lr=0.1, iterations=20, batch_size=32, augment="none"), model(), TASK, split()
+    )
+    assert outcome.model.slope.item() == 0.5
+    assert outcome.model.class_embedding.weight[[0, 2, 3], 0].tolist() == [0.0, 3.0, 2.0]
+    assert outcome.model.class_embedding.weight[1].item() > 2
+
+
+@pytest.mark.parametrize(
+    "settings", [{"forgets": "row"}, {"loss_unit": 0}, {"loss_unit": -1.0}, {"retain_budget": float("nan")}]
+)
 def test_constants_that_make_no_sense_are_refused(settings):
     with pytest.raises(GradPivotError, match=next(iter(settings))):
         Diffusion(**settings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from gradpivot.errors import GradPivotError, install_command
 from gradpivot.tasks.batch import Adapter, input_and_target
@@ -59,6 +59,9 @@ class Diffusion(Task):
             between the predictions for two classes.
         retain_budget: Rise of L_r that a whole run under the dial may cause, a mean squared distance per pixel from the
             original's predictions.
+        forgets: The weights that the forget loss may change under the dial: ``label``, those of
+            ``model.class_embedding``, whose other rows get no gradient (all weights if it is missing or frozen), or
+            ``model``, all weights.
         adapter: Maps a sample or batch to (image, label). Images are uint8, or floating-point in [0, 1]; the model gets
             them in [−1, 1].
     """
@@ -73,6 +76,7 @@ class Diffusion(Task):
     beta_end: float = 0.02
     loss_unit: float = 0.01
     retain_budget: float = 0.006
+    forgets: Literal["label", "model"] = "label"
     adapter: Adapter = input_and_target
 
     def __post_init__(self) -> None:
@@ -82,6 +86,8 @@ class Diffusion(Task):
             raise GradPivotError(f"loss_unit is {self.loss_unit}; it must be > 0 and finite")
         if not 0 <= self.retain_budget < math.inf:
             raise GradPivotError(f"retain_budget is {self.retain_budget}; it must be ≥ 0 and finite")
+        if self.forgets not in ("label", "model"):
+            raise GradPivotError(f"forgets is {self.forgets!r}; choose label or model")
         if not 0 <= self.label_dropout < 1:
             raise GradPivotError(f"label_dropout is {self.label_dropout}; it must be ≥ 0 and < 1")
         if self.timesteps < 1 or not 0 < self.beta_start <= self.beta_end < 1:
