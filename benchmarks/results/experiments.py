@@ -82,11 +82,11 @@ def _sweep(recipe: str, *options: str, quick: tuple[str, ...] = ()) -> Callable[
     return run
 
 
-def _generators(recipe: str, figure: str) -> Callable[[str, Place], None]:
+def _generators(recipe: str, figure: str, *options: str) -> Callable[[str, Place], None]:
     """Run a recipe of generators, and keep the figure of samples as well."""
 
     def run(name: str, place: Place) -> None:
-        _sweep(recipe)(name, place)
+        _sweep(recipe, *options)(name, place)
         tables = place.runs / f"{name}-tables"
         place.gradpivot("compare", place.runs / name, "--out", tables)
         (drawn,) = (tables / "figures").glob("*-samples.png")
@@ -241,7 +241,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "cifar10-classes": Experiment(
         cost="40 min", run=_sweep("benchmarks/results/recipes/cifar10-classes.yaml"), quick=False, data=("cifar10",)
     ),
-    "ddpm": Experiment(cost="2 h", run=_generators("mnist-ddpm", "ddpm-samples.png"), quick=False, data=("mnist",)),
+    "ddpm": Experiment(
+        cost="2 h", run=_generators("mnist-ddpm", "ddpm-samples.png", "--without", "sa"), quick=False, data=("mnist",)
+    ),
     "fashion-classes": Experiment(
         cost="40 min",
         run=_sweep("benchmarks/results/recipes/fashion-classes.yaml"),
