@@ -123,17 +123,28 @@ def _seeds(records: Records) -> dict[str, str]:
         ((row["model"], "–" if row["model"] == "original" else row["seed"], percent(row["left"], 1),
           percent(row["kept"], 2), f"{row['fd']:.2f}", f"{row['seconds']:.0f}") for row in rows),
     )  # fmt: skip
-    means = {key: row for key, start in (("cup", "CUP"), ("salun", "SalUn")) for row in seed_means(records)
-             if row["model"].startswith(start)}  # fmt: skip
+    rows = seed_means(records)
+    named = {"cup": "CUP, γ = 0.9", "all": "CUP, γ = 0.9, all weights", "salun": "SalUn, saliency = 0.5"}
+    means = {key: row for key, name in named.items() for row in rows if row["model"] == name}
+    back = markdown(
+        ("model", "embedding of the label, 60 steps %", "all weights, 20 steps %"),
+        ((row["model"], percent(row["label"], 0), percent(row["all"], 0)) for row in rows),
+    )
     shown = {
         f"{key}_{name}": value
         for key, row in means.items()
         for name, value in (
             ("left", percent(row["left"], 1)), ("kept", percent(row["kept"], 2)), ("fd", f"{row['fd']:.2f}"),
-            ("seconds", f"{row['seconds']:.0f}"),
+            ("seconds", f"{row['seconds']:.0f}"), ("label", percent(row["label"], 0)), ("back", percent(row["all"], 0)),
         )
     }  # fmt: skip
-    return {**shown, "seeds_about": records.about("ddpm-seeds"), "seeds_table": table, "samples": str(found["samples"])}
+    return {
+        **shown,
+        "back_table": back,
+        "seeds_about": records.about("ddpm-seeds"),
+        "seeds_table": table,
+        "samples": str(found["samples"]),
+    }
 
 
 def seed_means(records: Records) -> list[dict[str, Any]]:
@@ -143,8 +154,9 @@ def seed_means(records: Records) -> list[dict[str, Any]]:
     found = []
     for name in names:
         mine = [row for row in rows if row["model"] == name]
-        means = {key: sum(row[key] for row in mine) / len(mine) for key in ("left", "kept", "fd", "seconds")}
-        found.append({"model": name, **means})
+        flat = [{**row, **row["relearned"]} for row in mine]
+        keys = ("left", "kept", "fd", "seconds", "label", "all")
+        found.append({"model": name, **{key: sum(row[key] for row in flat) / len(flat) for key in keys}})
     return found
 
 

@@ -15,7 +15,6 @@ from gradpivot.loop.normalisation import (
     recalibrate_over,
     restored_statistics,
     same_statistics,
-    statistics_of,
 )
 
 
@@ -83,55 +82,6 @@ def test_a_frozen_layer_is_found():
     assert not has_frozen_batchnorm(net)
     net[1].bias.requires_grad_(False)
     assert has_frozen_batchnorm(net)
-
-
-def test_statistics_of_another_pass_normalise_and_are_kept_as_they_were():
-    net, inputs, reference = model().train(), torch.randn(8, 3), torch.randn(64, 3) + 1
-    net[2].p = 0.0
-    before = copy.deepcopy(net.state_dict())
-    with statistics_of(net, lambda: net(reference)):
-        found = net(inputs)
-    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
-    recalibrate(net, [(64, reference)], lambda m, batch: m(batch))
-    # A running variance is unbiased.
-    net[1].running_var *= 63 / 64
-    torch.testing.assert_close(found, net.eval()(inputs), rtol=1e-4, atol=1e-5)
-
-
-def test_a_gradient_knows_that_statistics_follow_the_weights():
-    """A shift before BatchNorm changes nothing, because the statistics shift too."""
-    net, inputs, reference = model().train(), torch.randn(8, 3), torch.randn(64, 3)
-    with statistics_of(net, lambda: net(reference)):
-        net(inputs).square().sum().backward()
-    assert net[0].bias.grad.abs().max() < 1e-5 * net[0].weight.grad.abs().max()
-
-
-def test_a_layer_that_is_used_twice_has_statistics_for_each_use():
-    torch.manual_seed(0)
-    layer = nn.BatchNorm1d(3).train()
-    reference, inputs = torch.randn(64, 3), torch.randn(5, 3)
-
-    def twice(values: torch.Tensor) -> torch.Tensor:
-        return layer(3 * layer(values) + 7)
-
-    with statistics_of(layer, lambda: twice(reference)):
-        found = twice(inputs)
-    expected = (inputs - reference.mean(0)) / reference.std(0, correction=0)
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
-
-
-def test_a_pass_that_fails_leaves_the_layers_as_they_were():
-    net = model().train()
-
-    def fail() -> None:
-        raise RuntimeError("no batch")
-
-    with pytest.raises(RuntimeError), statistics_of(net, fail):
-        pass
-    with pytest.raises(RuntimeError), statistics_of(net, lambda: net(torch.randn(8, 3))):
-        fail()
-    assert "forward" not in vars(net[1])
-    assert not net[1]._forward_pre_hooks
 
 
 def test_recomputed_statistics_are_those_of_augmented_images():

@@ -124,9 +124,23 @@ def test_a_block_whose_worker_died_is_left_to_the_sweep(module, tmp_path):
 
     cells = world_cells(setting_of(f"{module}:problem", 1, "cpu"), CLASS, 2, {})
     store = Store(tmp_path / "store", create=True)
-    assert train_ahead(cells, store, Dying()) is None
+    assert train_ahead(cells, store, Dying()) == "a program of 2 models failed (killed)"
     assert not any(store.has_original(cell.original_key) for cell in cells)
     store.close()
+
+
+def test_a_block_runs_with_the_threads_of_its_setting(module, monkeypatch):
+    """An engine may start its workers with others, and the last digits depend on them."""
+    cells = world_cells(setting_of(f"{module}:problem", 2, "cpu"), CLASS, 1, {})
+    seen = []
+    monkeypatch.setattr(ahead, "train_together", lambda *_: seen.append(torch.get_num_threads()) or [None])
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        ahead.train_block([(cells[0], True)])
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [2]
 
 
 def test_large_data_make_small_blocks(module, tmp_path, monkeypatch):

@@ -90,6 +90,8 @@ class Dial:
     ) -> None:
         assert method.gamma is not None
         task = task.anchored(model, split)
+        if (mask := task.restriction(model, loop.note)) is not None:
+            loop.restrict(model, mask)
         self._method, self._model, self._task, self._loop = method, model, task, loop
         self._settings = settings or DialSettings()
         objective = resolve_objective(method.objective, split.kind, task)
@@ -121,7 +123,7 @@ class Dial:
             bounds = replace(bounds, check_forget_above=bounds.check_above)
         self._region = TrustRegion.for_run(self._steps, task.loss_unit, self._goal.share(start), bounds)
         if recalibrate and fraction >= 1:
-            # L_f falls more slowly where statistics follow the weights, and there is no half-way to stop at.
+            # L_f falls more slowly where statistics follow the weights, and γ = 1 has no intermediate target.
             self._region.reach = self._settings.whole_reach
         self._max_length = self._settings.max_move * self._search.weight_norm
         loop.attach(self)

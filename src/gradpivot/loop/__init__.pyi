@@ -8,6 +8,7 @@ from .batches import (
     recalibrated_batch_size as recalibrated_batch_size,
     sequential_plan as sequential_plan,
 )
+from .borrowed import statistics_of as statistics_of
 from .checkpoint import Checkpoint as Checkpoint
 from .finished import finished_training as finished_training
 from .gradients import Gradients as Gradients
@@ -25,7 +26,6 @@ from .normalisation import (
     restored_statistics as restored_statistics,
     running_statistics as running_statistics,
     same_statistics as same_statistics,
-    statistics_of as statistics_of,
 )
 from .optimizers import DescentRecipe as DescentRecipe
 from .outcome import (

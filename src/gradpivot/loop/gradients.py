@@ -162,7 +162,8 @@ def _loss_and_gradient(
     try:
         return passes.loss_and_gradient(loss if share == 1 else lambda: loss() * share, parameters, together)
     except ValueError as error:
-        raise _explained(error) from None
+        _explain(error)
+        raise
 
 
 @contextmanager
@@ -171,12 +172,13 @@ def explain_single_samples() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise _explained(error) from None
+        _explain(error)
+        raise
 
 
-def _explained(error: ValueError) -> Exception:
-    if "more than 1 value per channel" not in str(error):
-        return error
-    return GradPivotError(
-        "BatchNorm in train mode needs more than one sample per batch; use batchnorm='frozen' or another batch_size"
-    )
+def _explain(error: ValueError) -> None:
+    """Raise an error with a way out instead, if this is torch's about BatchNorm."""
+    if "more than 1 value per channel" in str(error):
+        raise GradPivotError(
+            "BatchNorm in train mode needs more than one sample per batch; use batchnorm='frozen' or another batch_size"
+        ) from None

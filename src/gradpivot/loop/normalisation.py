@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -28,13 +26,13 @@ __all__ = [
     "has_batch_statistics",
     "has_batchnorm",
     "has_frozen_batchnorm",
+    "layers_in_train_mode",
     "preserved_statistics",
     "recalibrate",
     "recalibrate_over",
     "restored_statistics",
     "running_statistics",
     "same_statistics",
-    "statistics_of",
 ]  # fmt: skip
 
 POLICIES = ("frozen", "train", "recalibrate")
@@ -140,7 +138,7 @@ def same_statistics(first: nn.Module, second: nn.Module) -> bool:
 @contextmanager
 def frozen_statistics(model: nn.Module) -> Iterator[None]:
     """Normalise by the running statistics, and keep them, inside the block; other layers stay as they are."""
-    layers = [layer for layer in _layers(model) if layer.training]
+    layers = layers_in_train_mode(model)
     for layer in layers:
         layer.eval()
     try:
@@ -148,51 +146,6 @@ def frozen_statistics(model: nn.Module) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.train()
-
-
-@contextmanager
-def statistics_of(model: nn.Module, reference: Callable[[], Any]) -> Iterator[None]:
-    """Normalise by the batch statistics of another pass inside the block, and differentiate through them.
-
-    Statistics follow the weights. A gradient that takes them as constant points where they will undo the step: on a
-    ResNet-18 nine tenths of each decrease of L_f were gone one step later.
-
-    Args:
-        model: The model, with BatchNorm layers in train mode.
-        reference: Passes the samples whose statistics to use through the model. Running statistics are kept.
-    """
-    layers = [layer for layer in _layers(model) if layer.training]
-    found: dict[nn.Module, list[tuple[Tensor, Tensor]]] = {layer: [] for layer in layers}
-
-    def record(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        values = inputs[0].float()
-        found[layer].append(torch.var_mean(values, [d for d in range(values.ndim) if d != 1], correction=0))
-
-    hooks = [layer.register_forward_pre_hook(record) for layer in layers]
-    try:
-        with preserved_statistics(model):
-            reference()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    try:
-        for layer in layers:
-            # A layer may be used several times in a pass.
-            layer.forward = partial(_normalise, layer, cycle(found[layer]))  # type: ignore[method-assign]
-        yield
-    finally:
-        for layer in layers:
-            del layer.forward
-
-
-def _normalise(layer: _BatchNorm, statistics: Iterator[tuple[Tensor, Tensor]], values: Tensor) -> Tensor:
-    """BatchNorm by the next of the given (variance, mean)."""
-    variance, mean = next(statistics)
-    scale = torch.rsqrt(variance + layer.eps)
-    scale = scale if layer.weight is None else scale * layer.weight
-    shift = -mean * scale if layer.bias is None else layer.bias - mean * scale
-    shape = [1, -1, *[1] * (values.ndim - 2)]
-    return torch.addcmul(shift.view(shape), values.float(), scale.view(shape)).to(values.dtype)
 
 
 @contextmanager
@@ -237,6 +190,11 @@ def has_frozen_batchnorm(model: nn.Module) -> bool:
 def has_batch_statistics(model: nn.Module) -> bool:
     """Whether any BatchNorm layer is in train mode, so that outputs depend on the whole batch."""
     return any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
+
+
+def layers_in_train_mode(model: nn.Module) -> list[_BatchNorm]:
+    """BatchNorm layers that normalise by their batch and update their running statistics."""
+    return [layer for layer in _layers(model) if layer.training]
 
 
 def _layers(model: nn.Module) -> list[_BatchNorm]:

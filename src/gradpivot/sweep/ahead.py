@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.torch import load as load_tensors, save as save_tensors
 
 from gradpivot.loop import Checkpoint
@@ -31,15 +32,13 @@ _MAX_MEMORY = 2**30
 def train_ahead(cells: Sequence[Cell], store: Store, engine: Engine) -> str | None:
     """Train what the store lacks, block by block in the engine's workers.
 
-    A block whose worker fails is left to the sweep, which trains its models one by one and says what is wrong.
-
     Args:
         cells: The cells of the worlds.
         store: Receives originals and checkpoints; what it already has is not trained again.
         engine: Runs the blocks.
 
     Returns:
-        None, or why the sweep must train these models one by one.
+        None, or why the sweep must train some of these models one by one.
     """
     done = store.done([cell.key for cell in cells])
     missing = [cell for cell in cells if cell.key not in done]
@@ -60,17 +59,18 @@ def train_ahead(cells: Sequence[Cell], store: Store, engine: Engine) -> str | No
             job = _job(f"{role} {start}", wanted[start : start + size], role == "shadow", store)
             waiting[job.key] = job
             engine.submit(job)
-    late = []
+    late, failed = [], None
     while waiting:
         for outcome in engine.wait(1.0):
             block = waiting.pop(outcome.job.key).block
             if not isinstance(outcome.value, bytes):
+                failed = f"a program of {len(block)} models failed ({outcome.error or outcome.lost})"
                 continue
             taught = list(zip(block, pickle.loads(outcome.value), strict=True))
             _keep_originals([(cell, *one) for (cell, shadow), one in taught if shadow and one], store)
             late += [(cell, *one) for (cell, shadow), one in taught if one and not shadow]
     _keep_references(late, store)
-    return None
+    return failed
 
 
 def train_block(block: Sequence[tuple[Cell, bool]]) -> bytes:
@@ -79,7 +79,9 @@ def train_block(block: Sequence[tuple[Cell, bool]]) -> bytes:
     Returns:
         For each the state of its finished loop and its seconds, or None for one to train separately, pickled.
     """
-    problem = problem_of(block[0][0].setting.problem)
+    setting = block[0][0].setting
+    torch.set_num_threads(setting.threads)
+    problem = problem_of(setting.problem)
     taught = train_together(problem, [_lesson(cell, shadow) for cell, shadow in block])
     return pickle.dumps([None if one is None else (one.state, one.seconds) for one in taught])
 

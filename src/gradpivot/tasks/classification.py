@@ -152,7 +152,8 @@ def _within(targets: Tensor, classes: int) -> bool:
 
 
 def _call(model: Callable[..., Any], inputs: Any) -> Any:
-    if hasattr(inputs, "ndim"):
+    # Not isinstance(inputs, Mapping) first, which takes longer on the tensors of nearly all models.
+    if hasattr(inputs, "ndim") and not hasattr(inputs, "keys"):
         return model(inputs)
     if isinstance(inputs, Mapping):
         return model(**inputs)
@@ -161,7 +162,7 @@ def _call(model: Callable[..., Any], inputs: Any) -> Any:
 
 def _logits_in(outputs: Any) -> Tensor:
     """Extract the logits from a tensor, a dictionary or a Hugging Face output object."""
-    if hasattr(outputs, "ndim"):
+    if hasattr(outputs, "ndim") and not hasattr(outputs, "keys"):
         tensor: Tensor = outputs
         return tensor
     if isinstance(outputs, Mapping):

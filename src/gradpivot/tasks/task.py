@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from gradpivot.errors import GradPivotError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from torch import Tensor, nn
 
     from gradpivot.data import ForgetSplit
@@ -124,6 +126,17 @@ class Task(ABC):
             split: The data to forget and to retain.
         """
         return self
+
+    def restriction(self, model: nn.Module, note: Callable[[str], None]) -> Sequence[Tensor | None] | None:
+        """Masks of the trainable weights that a run under the dial may change; None for all of them.
+
+        Called on the task that :meth:`anchored` returned. The mask of ``saliency`` replaces it.
+
+        Args:
+            model: The model in training.
+            note: Tells the user something about the run.
+        """
+        return None
 
     def scorer(self) -> Scorer | None:
         """How to score models; None for the default: accuracies and attacks if they predict labels, else losses."""

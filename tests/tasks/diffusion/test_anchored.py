@@ -11,7 +11,7 @@ from gradpivot import CUP, WS, ForgetSplit
 from gradpivot.dial.ramp import target_degree
 from gradpivot.errors import GradPivotError
 from gradpivot.geometry.gradient import gradient_of
-from gradpivot.loop.loop import Loop
+from gradpivot.loop import Loop, Outcome
 from gradpivot.runtime.randomness import isolated
 from gradpivot.tasks.diffusion.anchored import AnchoredDiffusion
 from gradpivot.tasks.diffusion.denoising import Diffusion
@@ -220,39 +220,60 @@ def test_a_model_that_ignores_its_label_has_nothing_to_forget():
         TASK.anchored(same, split()).degree(same, of_class(1), OTHER)
 
 
-def forget_gradients(task: Diffusion, start: Labelled) -> dict[str, torch.Tensor]:
-    with isolated(6):
-        task.anchored(model(), split()).forgetting(start, of_class(1), OTHER).loss.backward()
-    return {name: weight.grad for name, weight in start.named_parameters() if weight.grad is not None}
+class Noisier(Labelled):
+    """With dropout, as most diffusion models."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, images: torch.Tensor, timesteps: torch.Tensor, class_labels: torch.Tensor) -> torch.Tensor:
+        return self.dropout(super().forward(images, timesteps, class_labels))
 
 
-def test_only_the_forgotten_label_forgets():
-    start = model()
-    start.slope.data.add_(0.1)
-    found = forget_gradients(TASK, start)
-    assert list(found) == ["class_embedding.weight"]
-    assert found["class_embedding.weight"][:, 0].ne(0).tolist() == [False, True, False, False]
-    assert all(weight.requires_grad for weight in start.parameters())
-    whole = model()
-    whole.slope.data.add_(0.1)
-    both = forget_gradients(replace(TASK, forgets="model"), whole)
-    assert set(both) == {"slope", "class_embedding.weight"}
-    assert torch.equal(both["class_embedding.weight"], found["class_embedding.weight"])
+def forgotten(kind: type[Labelled] = Labelled, task: Diffusion = TASK, **settings: object) -> Outcome:
+    made = kind()
+    made.load_state_dict(model().state_dict())
+    method = CUP(**{"gamma": 1.0, "lr": 0.1, "iterations": 20, "batch_size": 32, "augment": "none", **settings})
+    return Loop(seed=0).run(method, made, task, split())
 
 
-def test_a_frozen_class_embedding_leaves_the_forgetting_to_the_other_weights():
-    start = model()
-    start.class_embedding.requires_grad_(False)
-    assert list(forget_gradients(TASK, start)) == ["slope"]
-
-
-def test_a_run_leaves_other_labels_bit_identical():
-    outcome = Loop(seed=0).run(
-        CUP(gamma=1.0, lr=0.1, iterations=20, batch_size=32, augment="none"), model(), TASK, split()
-    )
+@pytest.mark.parametrize("kind", [Labelled, Noisier])
+@pytest.mark.parametrize("settings", [{}, {"optimizer": "adam", "weight_decay": 0.1}])
+def test_a_run_leaves_other_labels_bit_identical(kind, settings):
+    outcome = forgotten(kind, **settings)
     assert outcome.model.slope.item() == 0.5
     assert outcome.model.class_embedding.weight[[0, 2, 3], 0].tolist() == [0.0, 3.0, 2.0]
     assert outcome.model.class_embedding.weight[1].item() > 2
+    assert outcome.note is None
+
+
+def test_a_run_may_change_the_rows_of_the_forgotten_labels_only():
+    told: list[str] = []
+    slope, rows = TASK.anchored(model(), split(0, 1)).restriction(model(), told.append)
+    assert not slope
+    assert rows[:, 0].tolist() == [True, True, False, False]
+    assert replace(TASK, forgets="model").anchored(model(), split()).restriction(model(), told.append) is None
+    records = ForgetSplit.random(data(), data(), 0.5)
+    assert TASK.anchored(model(), records).restriction(model(), told.append) is None
+    assert not told
+
+
+def test_a_model_without_a_trainable_embedding_forgets_with_all_weights_and_says_so():
+    frozen = model()
+    frozen.class_embedding.requires_grad_(False)
+    outcome = Loop(seed=0).run(CUP(gamma=1.0, lr=0.1, iterations=5, batch_size=32), frozen, TASK, split())
+    assert outcome.model.slope.item() != 0.5
+    assert "no trainable nn.Embedding named class_embedding" in outcome.note
+
+
+def test_dropout_is_no_distance_from_the_original():
+    made = Noisier()
+    made.load_state_dict(model().state_dict())
+    task = TASK.anchored(made, split())
+    with isolated(1):
+        found = task.forgetting(made.train(), of_class(1), OTHER)
+    assert found.degree.tolist() == [0.0] * 32
 
 
 @pytest.mark.parametrize(

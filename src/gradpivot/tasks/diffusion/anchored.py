@@ -7,12 +7,12 @@ less than the denoising error. After Kumari et al., "Ablating Concepts in Text-t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gradpivot.errors import GradPivotError
+from gradpivot.runtime import evaluating
 from gradpivot.tasks.task import Forgetting, GradualTask
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class AnchoredDiffusion(GradualTask):
     Attributes:
         task: The task; it prepares batches and runs models.
         original: The original model.
+        classes: The classes that the run forgets; none if it forgets records.
         forgotten: The classes that are forgotten, now or before; they are nobody's anchor.
     """
 
@@ -53,16 +54,19 @@ class AnchoredDiffusion(GradualTask):
 
     task: Diffusion
     original: nn.Module
+    classes: Collection[int] = ()
     forgotten: Collection[int] = ()
     _known: list[_Known] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
-    def of(cls, task: Diffusion, original: nn.Module, forgotten: Collection[int]) -> AnchoredDiffusion:
-        """Anchor a task to a copy of the model."""
+    def of(
+        cls, task: Diffusion, original: nn.Module, classes: Collection[int], before: Collection[int] = ()
+    ) -> AnchoredDiffusion:
+        """Anchor a task to a copy of the model; ``before`` are classes that earlier requests deleted."""
         import copy
 
         frozen = copy.deepcopy(original).eval().requires_grad_(False)
-        return cls(task=task, original=frozen, forgotten=tuple(forgotten))
+        return cls(task=task, original=frozen, classes=tuple(classes), forgotten=(*classes, *before))
 
     @property
     def loss_unit(self) -> float:
@@ -97,7 +101,7 @@ class AnchoredDiffusion(GradualTask):
         images, labels = self.task.clean(model, batch)
         noisy, labels = self.task.noised(images), self.task.dropped(labels)
         (target,) = self._originals(noisy, labels)
-        return mse_loss(self.task.predicted(model, noisy, labels), target)
+        return mse_loss(self._predicted(model, noisy, labels), target)
 
     def forget_loss(self, model: nn.Module, batch: Any, objective: Objective) -> Tensor:
         """Mean squared distance per pixel from the original's prediction for the anchor's label.
@@ -158,18 +162,28 @@ class AnchoredDiffusion(GradualTask):
         ]
         return torch.tensor(following, device=labels.device)[labels]
 
-    def _predicted(self, model: nn.Module, noisy: Noisy, labels: Tensor) -> Tensor:
-        """ε_θ with a gradient to the weights that forget only."""
-        forgetting = self._forgetting_weights(model)
-        with _fixed([weight for weight in model.parameters() if forgetting and weight not in forgetting]):
-            return self.task.predicted(model, noisy, labels)
+    def restriction(self, model: nn.Module, note: Callable[[str], None]) -> list[Tensor | None] | None:
+        """The rows of the class embedding that belong to the forgotten classes, if only the label forgets."""
+        import torch
 
-    def _forgetting_weights(self, model: nn.Module) -> set[nn.Parameter]:
-        """Trainable weights of the class embedding; empty if all weights forget, or none of these is trainable."""
+        if self.task.forgets == "model" or not self.classes:
+            return None
         embedding = getattr(model, "class_embedding", None)
-        if self.task.forgets == "model" or embedding is None:
-            return set()
-        return {weight for weight in embedding.parameters() if weight.requires_grad}
+        if not isinstance(embedding, torch.nn.Embedding) or not embedding.weight.requires_grad:
+            note("all weights forget, because the model has no trainable nn.Embedding named class_embedding")
+            return None
+        rows = torch.zeros_like(embedding.weight, dtype=torch.bool)
+        rows[list(self.classes)] = True
+        return [
+            rows if weight is embedding.weight else torch.zeros_like(weight, dtype=torch.bool)
+            for weight in model.parameters()
+            if weight.requires_grad
+        ]
+
+    def _predicted(self, model: nn.Module, noisy: Noisy, labels: Tensor) -> Tensor:
+        """ε_θ in eval mode, as the original's: dropout would count as a distance from it."""
+        with evaluating(model):
+            return self.task.predicted(model, noisy, labels)
 
     def _originals(self, noisy: Noisy, *labels: Tensor) -> tuple[Tensor, ...]:
         """The original's predictions for one or more lists of labels; remembers the last ones."""
@@ -182,16 +196,3 @@ class AnchoredDiffusion(GradualTask):
         found = _Known(asked, self.task.predictions(self.original, noisy, *labels))
         self._known[:] = [found, *self._known[: _REMEMBERED - 1]]
         return found.predictions
-
-
-@contextmanager
-def _fixed(weights: Collection[nn.Parameter]) -> Iterator[None]:
-    """Let no gradient flow to these weights from the computations inside."""
-    trained = [weight for weight in weights if weight.requires_grad]
-    for weight in trained:
-        weight.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for weight in trained:
-            weight.requires_grad_(True)

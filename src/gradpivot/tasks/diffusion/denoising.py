@@ -59,9 +59,8 @@ class Diffusion(Task):
             between the predictions for two classes.
         retain_budget: Rise of L_r that a whole run under the dial may cause, a mean squared distance per pixel from the
             original's predictions.
-        forgets: The weights that the forget loss may change under the dial: ``label``, those of
-            ``model.class_embedding``, whose other rows get no gradient (all weights if it is missing or frozen), or
-            ``model``, all weights.
+        forgets: The weights that a run under the dial changes: ``label``, the forgotten classes' rows of
+            ``model.class_embedding`` (an ``nn.Embedding``), or ``model``, all weights. Records always change all.
         adapter: Maps a sample or batch to (image, label). Images are uint8, or floating-point in [0, 1]; the model gets
             them in [−1, 1].
     """
@@ -146,7 +145,7 @@ class Diffusion(Task):
         """The task relative to the original model (:mod:`gradpivot.tasks.diffusion.anchored`)."""
         from gradpivot.tasks.diffusion.anchored import AnchoredDiffusion
 
-        return AnchoredDiffusion.of(self, original, (*split.classes, *split.deleted_classes))
+        return AnchoredDiffusion.of(self, original, split.classes, split.deleted_classes)
 
     def _to_forget(
         self, model: nn.Module, batch: Any, objective: Objective
