@@ -47,12 +47,18 @@ class Gram(NamedTuple):
         if self.ff == 0 or self.rr == 0:
             return math.nan
         # One norm after the other: the product ff·rr of two tiny squared norms would underflow.
-        return max(-1.0, min(1.0, self.fr / self.forget_norm / self.retain_norm))
+        return max(-1.0, min(1.0, self.fr / math.sqrt(self.ff) / math.sqrt(self.rr)))
+
+    @property
+    def phi(self) -> float:
+        """φ = π − α, the angle between the two anchors; NaN if a gradient vanishes."""
+        cosine = self.cosine
+        return math.atan2(math.sqrt((1 - cosine) * (1 + cosine)), -cosine)
 
     @property
     def is_finite(self) -> bool:
         """Whether no gradient holds a NaN or an infinity."""
-        return all(map(math.isfinite, self))
+        return math.isfinite(self.ff) and math.isfinite(self.rr) and math.isfinite(self.fr)
 
     def norm_of(self, a: float, b: float) -> float:
         """‖a·f + b·r‖."""
@@ -128,17 +134,18 @@ def _both_small(forget: Gradient, retain: Gradient) -> Sequence[Tensor] | None:
     """
     import torch
 
+    parts: list[Any] = [*forget, *retain]
     size = 0
-    for f, r in zip(forget, retain, strict=True):
-        if f is None or r is None or not (f.is_cpu and r.is_cpu and f.is_contiguous() and r.is_contiguous()):
+    for part in parts:
+        if part is None or not (part.is_cpu and part.is_contiguous()):
             return None
-        size += f.numel()
-        if size > PIECE:
+        size += part.numel()
+        if size > 2 * PIECE:
             return None
     if not size:
         return None
-    parts: list[Any] = [*forget, *retain]
-    return torch.cat([part.view(-1) for part in parts]).detach().double().view(2, -1).unbind()
+    together: Tensor = torch._C._nn.flatten_dense_tensors(parts)
+    return together.detach().double().view(2, -1).unbind()
 
 
 def _sums(totals: dict[Any, Tensor]) -> list[float]:

@@ -56,9 +56,9 @@ class RevertibleOptimizer:
         length = self._start(number, rate) if self._is_plain else math.inf
         if not (length < _SAFE_MOVE and length * norm < _SAFE_MOVE):
             return None
-        present = [(p, g) for p, g in zip(self.parameters, gradient, strict=True) if g is not None]
+        moving = [(p, g) for p, g in zip(self.parameters, gradient, strict=True) if g is not None]
         # As torch.optim.SGD, bit for bit, without its hooks and records for the profiler.
-        torch._foreach_add_([p for p, _ in present], [g for _, g in present], alpha=-length)
+        torch._foreach_add_(*zip(*moving, strict=True), alpha=-length)
         if self._ema:
             self._update_average(number)
         return length
