@@ -108,7 +108,7 @@ class Classification(UncertaintyTask):
             return Forgetting(loss, (~predictions.correct).double())
         # Without the confidence, which takes several operations and is not needed here.
         logits, targets = self.logits(model, batch)
-        return Forgetting(objective(logits, targets), (logits.detach().argmax(1) != targets).double())
+        return Forgetting(objective(logits, targets), (logits.argmax(1) != targets).double())
 
     def uncertainty(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
         """:meth:`forget_loss` and the uncertainty 1 − p_θ(y|x) of each sample."""
