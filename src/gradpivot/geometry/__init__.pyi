@@ -9,7 +9,7 @@ from .gradient import (
     plain_gradient as plain_gradient,
     trainable_masks as trainable_masks,
 )
-from .gramian import Gram as Gram, change_along as change_along, gram_of as gram_of
+from .gramian import Gram as Gram, Room as Room, change_along as change_along, gram_of as gram_of
 from .nash import nash_weights as nash_weights
 from .pcgrad import PCGradWeighting as PCGradWeighting
 from .pivot import (
