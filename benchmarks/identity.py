@@ -85,7 +85,7 @@ def _dial() -> Iterator[tuple[str, Run]]:
     chosen |= {
         "printed": CUP.protocol("paper", gamma=0.3),
         "Adam": CUP(optimizer="adam", **SHORT),
-        "masked": CUP(saliency=0.3, momentum=0.5, **SHORT),
+        "masked": CUP(saliency=0.3, momentum=0.5, shrink=1.0, **SHORT),
         "random labels": CUP(objective="random_label", **SHORT),
     }
     for name, method in chosen.items():

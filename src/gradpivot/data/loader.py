@@ -74,10 +74,9 @@ class Loader:
             check_augmentable(self._resident, augment)
             augmentation = Augmentation(augment, len(self._dataset), self._seed, epoch)
         if self._resident is not None:
-            for chosen in indices:
-                at = torch.from_numpy(np.array(chosen)).to(self._device)
-                first, *rest = (tensor[at] for tensor in self._resident)
-                yield (first if augmentation is None else augmentation(first, chosen), *rest)
+            for chosen, at in zip(indices, self._positions(indices), strict=True):
+                batch = tuple([tensor[at] for tensor in self._resident])
+                yield batch if augmentation is None else (augmentation(batch[0], chosen), *batch[1:])
             return
         loader = DataLoader(
             _Seeded(self._dataset, self._seed, epoch),
@@ -93,6 +92,13 @@ class Loader:
         except _UnstackableError as error:
             # Strip the traceback that a worker process adds.
             raise _UnstackableError(str(error).strip().rpartition("UnstackableError: ")[2]) from None
+
+    def _positions(self, indices: Sequence[np.ndarray]) -> Sequence[torch.Tensor]:
+        """The indices on the device; all batches are moved there together."""
+        if not indices:
+            return ()
+        together = torch.from_numpy(np.concatenate(indices)).to(self._device)
+        return torch.split_with_sizes(together, [len(chosen) for chosen in indices])
 
 
 class _UnstackableError(GradPivotError):

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from gradpivot.dial.forget_loss import ForgetLoss
+from gradpivot.dial.forget_loss import ForgetLoss, Normalisation, normalisation_of
 from gradpivot.dial.goal import find_goal, resolve_objective
 from gradpivot.dial.held import Held
 from gradpivot.dial.line_search import LineSearch
@@ -147,16 +147,21 @@ class Dial:
             settings=self._settings,
         )
 
+    @cached_property
+    def _normalisation(self) -> Normalisation:
+        """How BatchNorm treats the forget batches of the run, whose policy is applied before the first of them."""
+        return normalisation_of(self._model, self._method.batchnorm)
+
     def _degree_in_run(self, batch: Any) -> float:
         """The degree of a training batch."""
-        loss = ForgetLoss(self._goal, self._model, batch, self._method.batchnorm)
+        loss = ForgetLoss(self._goal, self._model, batch, self._normalisation)
         loss()
         return loss.degree
 
     def step(self, batch: PairedBatch) -> None:
         """Take one step at the intensity the ramp sets, and revert it if it does harm."""
         loop, ramp, region = self._loop, self._ramp, self._region
-        forget = ForgetLoss(self._goal, self._model, batch.forget, self._method.batchnorm, batch.retain)
+        forget = ForgetLoss(self._goal, self._model, batch.forget, self._normalisation, batch.retain)
         retain = partial(self._retain_loss, batch)
         gradients = loop.gradients(forget=forget, retain=retain)
         degree = loop.mean_over_forget(forget.degree)
@@ -166,7 +171,7 @@ class Dial:
         moved, length = self._move(gradients, intensity, rate)
         lags = ramp.behind > self._settings.growth_lag and not ramp.needs_repair
         grow = lags and degree < 1 and length < self._max_length
-        f_change, r_change = (Change(loss, math.nan, change) for loss, change in zip(before, moved, strict=True))
+        f_change, r_change = Change(before[0], math.nan, moved[0]), Change(before[1], math.nan, moved[1])
         kept = region.trust(f_change, r_change, length, grow=grow)
         if not kept:
             after = loop.recompute_losses(forget=forget.recompute, retain=retain)

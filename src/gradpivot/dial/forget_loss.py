@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import no_grad
 
@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
     from gradpivot.dial.goal import Goal
 
-__all__ = ["ForgetLoss"]
+__all__ = ["ForgetLoss", "Normalisation", "normalisation_of"]
+
+Normalisation = Literal["by itself", "by retained data", "by constants"]
+
+
+def normalisation_of(model: nn.Module, batchnorm: str) -> Normalisation:
+    """How BatchNorm treats a forget batch, once the policy ``batchnorm`` is applied to the model."""
+    if batchnorm == "recalibrate" and has_batchnorm(model):
+        return "by retained data"
+    return "by itself" if has_batch_statistics(model) else "by constants"
 
 
 class ForgetLoss:
@@ -30,20 +39,22 @@ class ForgetLoss:
         goal: What counts as forgotten.
         model: The model in training.
         batch: Forget samples.
-        batchnorm: The BatchNorm policy.
+        normalisation: How BatchNorm treats the batch.
         retain: Retain samples; without them ``recalibrate`` uses the running statistics.
     """
 
-    def __init__(self, goal: Goal, model: nn.Module, batch: Any, batchnorm: str, retain: Any = None) -> None:
+    def __init__(
+        self, goal: Goal, model: nn.Module, batch: Any, normalisation: Normalisation, retain: Any = None
+    ) -> None:
         self._goal, self._model, self._batch, self._retain = goal, model, batch, retain
-        self._recalibrates = batchnorm == "recalibrate" and has_batchnorm(model)
+        self._normalisation = normalisation
         self.degree = 0.0
         """Mean degree of the batch; set by calling the loss."""
 
     def __call__(self) -> Tensor:
         """Compute the loss and set :attr:`degree`."""
         with self._statistics():
-            if self._is_alone:
+            if self._normalisation == "by itself":
                 self.degree = self._degree_alone()
                 return self._loss_alone()
             loss, degree = self._goal.forgetting(self._model, self._batch)
@@ -53,15 +64,15 @@ class ForgetLoss:
     def recompute(self) -> Tensor:
         """Compute the loss again, on the same code path and so with the same random numbers."""
         with self._statistics():
-            if self._is_alone:
+            if self._normalisation == "by itself":
                 return self._loss_alone()
             return self._goal.forgetting(self._model, self._batch).loss
 
+    def _statistics(self) -> AbstractContextManager[None]:
+        return self._recalibrated() if self._normalisation == "by retained data" else nullcontext()
+
     @contextmanager
-    def _statistics(self) -> Iterator[None]:
-        if not self._recalibrates:
-            yield
-            return
+    def _recalibrated(self) -> Iterator[None]:
         # InstanceNorm normalises each sample by itself, so only its running statistics are kept.
         with self._of_retained_data(), preserved_statistics(self._model):
             yield
@@ -70,11 +81,6 @@ class ForgetLoss:
         if self._retain is None:
             return frozen_statistics(self._model)
         return statistics_of(self._model, lambda: self._goal.task.retain_loss(self._model, self._retain))
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether the batch is normalised by its own statistics."""
-        return not self._recalibrates and has_batch_statistics(self._model)
 
     def _loss_alone(self) -> Tensor:
         return self._goal.task.forget_loss(self._model, self._batch, self._goal.objective)

@@ -39,11 +39,6 @@ class Change(NamedTuple):
         """The observed change."""
         return self.after - self.before
 
-    @property
-    def as_predicted(self) -> Change:
-        """The change if the prediction were exact."""
-        return self._replace(after=self.before + self.predicted)
-
     def by(self, unit: float) -> Change:
         """The change in units of ``unit``."""
         return Change(self.before / unit, self.after / unit, self.predicted / unit)
@@ -96,7 +91,11 @@ class TrustRegion:
         settings = self.settings
         if not (math.isfinite(forget.predicted) and math.isfinite(retain.predicted)):
             return False
-        of_forget, of_retain = self._used(forget.by(self.unit).as_predicted, retain.by(self.unit).as_predicted)
+        before, kept = forget.before / self.unit, retain.before / self.unit
+        # As if the losses were there already, whose digits limit what can be seen of a change.
+        of_forget, of_retain = self._used(
+            before, before + forget.predicted / self.unit - before, kept + retain.predicted / self.unit - kept
+        )
         # An infinite curvature times a length of zero is NaN, which is not trusted.
         bend = self.curvature * length**2
         spares = of_retain + bend <= settings.check_above and of_forget + bend <= settings.check_forget_above
@@ -124,7 +123,7 @@ class TrustRegion:
             self._multiply(settings.max_cut)
             return False
         forget, retain = forget.by(self.unit), retain.by(self.unit)
-        used = max(self._used(forget, retain))
+        used = max(self._used(forget.before, forget.actual, retain.actual))
         bend = max(self._bend(forget), self._bend(retain))
         self.curvature = bend / length**2 if length else math.inf
         strain = max(used, bend)
@@ -139,11 +138,11 @@ class TrustRegion:
         elif grow and expected < settings.growth_below:
             self._multiply(settings.growth)
 
-    def _used(self, forget: Change, retain: Change) -> tuple[float, float]:
-        """The two changes, each relative to its bound."""
+    def _used(self, before: float, forget: float, retain: float) -> tuple[float, float]:
+        """The changes of L_f, which was ``before``, and of L_r, each relative to its bound."""
         settings = self.settings
-        reach = self.reach * (settings.forget_reach + settings.forget_reach_share * abs(forget.before))
-        return abs(forget.actual) / reach / self.share, retain.actual / settings.retain_tolerance / self.share
+        reach = self.reach * (settings.forget_reach + settings.forget_reach_share * abs(before))
+        return abs(forget) / reach / self.share, retain / settings.retain_tolerance / self.share
 
     def _bend(self, change: Change) -> float:
         """Deviation from the predicted change, relative to its bound."""

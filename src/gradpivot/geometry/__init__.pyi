@@ -3,8 +3,13 @@ from .backward import Pivot as Pivot
 from .combination import combine as combine
 from .dual_cone import DualConeWeighting as DualConeWeighting
 from .fairgrad import FairWeighting as FairWeighting
-from .gradient import apply_mask as apply_mask, gradient_of as gradient_of, trainable_masks as trainable_masks
-from .gramian import Gram as Gram, change_along as change_along, gram_of as gram_of
+from .gradient import (
+    apply_mask as apply_mask,
+    gradient_of as gradient_of,
+    plain_gradient as plain_gradient,
+    trainable_masks as trainable_masks,
+)
+from .gramian import Gram as Gram, Room as Room, change_along as change_along, gram_of as gram_of
 from .nash import nash_weights as nash_weights
 from .pcgrad import PCGradWeighting as PCGradWeighting
 from .pivot import (

@@ -55,8 +55,11 @@ def _is_delicate(forget: Gradient, retain: Gradient, weights: Weights, gram: Gra
     if max(a, b, a * gram.forget_norm, b * gram.retain_norm) > 1e30:
         return True
 
-    if any(g is not None and g.dtype not in (torch.float32, torch.float64) for g in (*forget, *retain)):
-        return True
+    exact = (torch.float32, torch.float64)
+    for f, r in zip(forget, retain, strict=True):
+        part = r if f is None else f
+        if part is not None and part.dtype not in exact:
+            return True
     cosine = gram.cosine
     return (1 - cosine) * (1 + cosine) < _CANCELLING**2
 
@@ -69,8 +72,10 @@ def _by_foreach(target: Gradient, target_weight: float, other: Gradient, other_w
         torch._foreach_mul_(present, target_weight)
     both = [(t, o) for t, o in zip(target, other, strict=True) if t is not None and o is not None]
     if both and other_weight != 0:
-        ts, os = map(list, zip(*both, strict=True))
+        ts, os = zip(*both, strict=True)
         torch._foreach_add_(ts, os, alpha=other_weight)
+    if len(both) == len(target):
+        return [*target]
     return [
         t if t is not None else (None if o is None else o * other_weight) for t, o in zip(target, other, strict=True)
     ]

@@ -58,12 +58,11 @@ class PivotStep:
 
 def describe(gram: Gram, weights: Weights, norm: float, gamma: float | None = None) -> PivotStep:
     """Describe a step with these weights."""
-    cosine = gram.cosine
-    case = case_of(gram)
+    cosine, case = gram.cosine, case_of(gram)
     return PivotStep(
         gamma=gamma,
         cosine=cosine,
-        phi=math.atan2(math.sqrt((1 - cosine) * (1 + cosine)), -cosine),
+        phi=gram.phi,
         forget_weight=weights.forget,
         retain_weight=weights.retain,
         forget_norm=gram.forget_norm,

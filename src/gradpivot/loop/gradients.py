@@ -13,12 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradpivot.errors import GradPivotError
 from gradpivot.geometry import Gram
 from gradpivot.loop.precision import Passes
-from gradpivot.runtime import Gradient, Part, Replicas, Side, derive, drawing_for, isolated
+from gradpivot.runtime import Gradient, Part, Replicas, derive, drawing_for, isolated
 
-__all__ = ["Gradients", "Loss", "StepLosses", "explain_single_samples", "mean_gradient"]
+__all__ = ["Gradients", "Loss", "StepLosses", "mean_gradient"]
 
 Loss = Callable[[], Tensor]
 
@@ -64,8 +63,11 @@ class StepLosses:
         self, forget: Loss | None, retain: Loss | None, parameters: Sequence[Tensor], statistics: Sequence[Tensor]
     ) -> list[tuple[Gradient, float | None]]:
         """Gradient and value of each loss over the whole batch; averages ``statistics`` over the processes."""
-        named = zip(("forget", "retain"), (forget, retain), self.parts, strict=True)
-        sides = [None if loss is None else self._side(name, loss, part, parameters) for name, loss, part in named]
+        compute = self._whole_of if self.replicas.size == 1 else self._share_of
+        sides = [
+            None if loss is None else partial(compute, name, loss, part, parameters)
+            for name, loss, part in (("forget", forget, self.parts[0]), ("retain", retain, self.parts[1]))
+        ]
         return self.replicas.mean_gradients(parameters, sides, statistics)
 
     def values(self, forget: Loss, retain: Loss) -> tuple[float, float]:
@@ -82,22 +84,17 @@ class StepLosses:
                 return part.share * self.passes.loss(loss)
         if name == "forget":
             return self.passes.loss(loss)
-        with drawing_for(*part, self._draws_seed(name)):
+        with drawing_for(*part, partial(self._draws_seed, name)):
             return self.passes.loss(loss)
-
-    def _side(self, name: str, loss: Loss, part: Part, parameters: Sequence[Tensor]) -> Side:
-        """A function that computes this process's share of a gradient."""
-        compute = self._whole_of if self.replicas.size == 1 else self._share_of
-        return partial(compute, name, loss, part, parameters)
 
     def _whole_of(
         self, name: str, loss: Loss, part: Part, parameters: Sequence[Tensor]
     ) -> tuple[Gradient, float | None]:
         """Compute the whole gradient. L_r draws independently of L_f, as it does with several processes."""
         if name == "forget":
-            return _loss_and_gradient(loss, parameters, self.passes)
-        with drawing_for(*part, self._draws_seed(name)):
-            return _loss_and_gradient(loss, parameters, self.passes)
+            return self.passes.loss_and_gradient(loss, parameters)
+        with drawing_for(*part, partial(self._draws_seed, name)):
+            return self.passes.loss_and_gradient(loss, parameters)
 
     def _share_of(
         self, name: str, loss: Loss, part: Part, parameters: Sequence[Tensor]
@@ -106,8 +103,9 @@ class StepLosses:
         if part.share == 0:
             self.passes.sync_scale(self.replicas)
             return [None] * len(parameters), 0.0
+        # The loss is scaled before the backward pass, because SyncBatchNorm exchanges gradients during it.
         with self._drawing(name, part):
-            return _loss_and_gradient(loss, parameters, self.passes, part.share, self.replicas)
+            return self.passes.loss_and_gradient(lambda: loss() * part.share, parameters, self.replicas)
 
     def _draws_seed(self, name: str) -> int:
         step = (self.seed, "step", self.step) if name == "forget" else (self.seed, "step", self.step, name)
@@ -117,7 +115,7 @@ class StepLosses:
     def _drawing(self, name: str, part: Part) -> Iterator[None]:
         """Seed the random numbers of one side's pass in this process."""
         own = derive(self.seed, "step", self.step, name, "process", self.replicas.rank)
-        with isolated(own), drawing_for(*part, self._draws_seed(name)):
+        with isolated(own), drawing_for(*part, partial(self._draws_seed, name)):
             yield
 
 
@@ -142,7 +140,7 @@ def mean_gradient(
     total, mean = [torch.zeros_like(p, requires_grad=False) for p in parameters], 0.0
     for indices, batch in batches:
         # Not synchronised: processes may have different numbers of batches, and in eval mode a retry has no effect.
-        gradient, value = _loss_and_gradient(partial(loss, batch), parameters, passes)
+        gradient, value = passes.loss_and_gradient(partial(loss, batch), parameters)
         share = len(indices) / samples
         mean += share * value
         for t, g in zip(total, gradient, strict=True):
@@ -150,35 +148,3 @@ def mean_gradient(
                 t.add_(g, alpha=share)
         on_batch()
     return [*total], mean
-
-
-def _loss_and_gradient(
-    loss: Loss, parameters: Sequence[Tensor], passes: Passes, share: float = 1.0, together: Replicas | None = None
-) -> tuple[Gradient, float]:
-    """A loss and its gradient, both times ``share``; ``together`` are the processes that make this pass jointly.
-
-    The loss is scaled before the backward pass, because SyncBatchNorm exchanges gradients during it.
-    """
-    try:
-        return passes.loss_and_gradient(loss if share == 1 else lambda: loss() * share, parameters, together)
-    except ValueError as error:
-        _explain(error)
-        raise
-
-
-@contextmanager
-def explain_single_samples() -> Iterator[None]:
-    """Replace torch's error about a batch of one sample in BatchNorm by one with a way out."""
-    try:
-        yield
-    except ValueError as error:
-        _explain(error)
-        raise
-
-
-def _explain(error: ValueError) -> None:
-    """Raise an error with a way out instead, if this is torch's about BatchNorm."""
-    if "more than 1 value per channel" in str(error):
-        raise GradPivotError(
-            "BatchNorm in train mode needs more than one sample per batch; use batchnorm='frozen' or another batch_size"
-        ) from None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gradpivot.geometry import describe
+from gradpivot.geometry import case_of
 
 if TYPE_CHECKING:
     from gradpivot.geometry import Weights
@@ -54,21 +54,21 @@ class History:
 
 def make_row(step: int, gradients: Gradients, weights: Weights, norm: float) -> Row:
     """The row of a step before it is taken: everything except its actual effect."""
-    summary = describe(gradients.gram, weights, norm)
-    losses = (gradients.forget_loss, gradients.retain_loss)
+    gram, losses = gradients.gram, (gradients.forget_loss, gradients.retain_loss)
+    cosine = gram.cosine
     return {
         "step": step,
         "forget_loss": gradients.forget_loss,
         "retain_loss": gradients.retain_loss,
-        "cosine": finite(summary.cosine),
-        "phi": finite(summary.phi),
+        "cosine": finite(cosine),
+        "phi": finite(gram.phi),
         "forget_weight": weights.forget,
         "retain_weight": weights.retain,
-        "forget_norm": summary.forget_norm,
-        "retain_norm": summary.retain_norm,
+        "forget_norm": gram.forget_norm,
+        "retain_norm": gram.retain_norm,
         "step_norm": norm,
-        "conflict": summary.conflict,
-        "pareto_stationary": summary.pareto_stationary and None not in losses,
+        "conflict": cosine < 0,
+        "pareto_stationary": case_of(gram).is_stationary and None not in losses,
         "delta_forget": None,
         "delta_retain": None,
     }

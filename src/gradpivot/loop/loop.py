@@ -30,7 +30,6 @@ from gradpivot.loop.batches import (
     sequential_plan,
 )
 from gradpivot.loop.checkpoint import Checkpoint
-from gradpivot.loop.gradients import explain_single_samples
 from gradpivot.loop.history import History
 from gradpivot.loop.motion import RevertibleOptimizer
 from gradpivot.loop.normalisation import (
@@ -43,7 +42,7 @@ from gradpivot.loop.normalisation import (
 )
 from gradpivot.loop.optimizers import DescentRecipe
 from gradpivot.loop.outcome import Diverged, ModelFactory, Outcome, RunnableMethod, Stateful
-from gradpivot.loop.precision import Passes
+from gradpivot.loop.precision import Passes, explain_single_samples
 from gradpivot.loop.saliency import saliency_mask
 from gradpivot.loop.stepping import Stepping
 from gradpivot.models import reinitialise, shrink_and_perturb
@@ -301,9 +300,11 @@ class Loop(Stepping):
             parts = zip(*([self.replicas.part(len(batch)) for batch in side] for side in sides), strict=True)
             mine = [[self.replicas.take(batch) for batch in side] for side in sides]
             data = zip(*(loader.batches(side, epoch, recipe.augment) for side in mine), strict=True)
-            for part, indices, batch in zip(parts, zip(*mine, strict=True), data, strict=True):
+            # All of an epoch together: alone, between the passes, one takes 18 µs instead of 1.
+            seeds = [derive(self.seed, "step", self._step + later) for later in range(len(sides[0]))]
+            for part, indices, seed, batch in zip(parts, zip(*mine, strict=True), seeds, data, strict=True):
                 self._parts, self._current = (part[0], part[-1]), (indices, batch)
-                reseed(derive(self.seed, "step", self._step))
+                reseed(seed)
                 yield indices, batch
                 self._advance(plan.total, model)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry import change_along
+from gradpivot.geometry import Room, change_along
 from gradpivot.loop.optimizers import DescentRecipe, is_plain_descent, make_optimizer, rate_factor
 from gradpivot.runtime import Gradient
 
@@ -31,6 +31,7 @@ class RevertibleOptimizer:
         self._optimizer = make_optimizer(self.parameters, recipe)
         self._recipe, self._total = recipe, total
         self._is_plain = is_plain_descent(self.parameters, recipe) and _all_finite(self.parameters)
+        self.room = Room(self.parameters)
         self._weights_before = [p.detach().clone() for p in self.parameters]
         self.buffers = list(model.buffers())
         self._buffers_before = [b.detach().clone() for b in self.buffers]
@@ -56,9 +57,9 @@ class RevertibleOptimizer:
         length = self._start(number, rate) if self._is_plain else math.inf
         if not (length < _SAFE_MOVE and length * norm < _SAFE_MOVE):
             return None
-        present = [(p, g) for p, g in zip(self.parameters, gradient, strict=True) if g is not None]
+        moving = [(p, g) for p, g in zip(self.parameters, gradient, strict=True) if g is not None]
         # As torch.optim.SGD, bit for bit, without its hooks and records for the profiler.
-        torch._foreach_add_([p for p, _ in present], [g for _, g in present], alpha=-length)
+        torch._foreach_add_(*zip(*moving, strict=True), alpha=-length)
         if self._ema:
             self._update_average(number)
         return length

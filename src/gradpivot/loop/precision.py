@@ -7,24 +7,25 @@ Micikevicius et al., "Mixed Precision Training" (ICLR 2018).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError
-from gradpivot.geometry import gradient_of
+from gradpivot.geometry import plain_gradient
 from gradpivot.runtime import Gradient, Replicas, rewinder
 
-__all__ = ["PRECISIONS", "Passes", "check_precision"]
+__all__ = ["PRECISIONS", "Passes", "check_precision", "explain_single_samples"]
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 """``float32`` keeps the model's own dtype; the others use autocast for the losses."""
 
 _INITIAL_SCALE = 2.0**16
 _GROWTH_INTERVAL = 2000
+_AS_IT_IS = nullcontext()
 _COMPILERS = ("torch._dynamo", "torch._inductor", "torch._functorch")
 
 
@@ -75,16 +76,17 @@ class Passes:
             together: The processes that make this pass jointly: if it overflows in one, all repeat it.
 
         Raises:
-            GradPivotError: If compilation fails, or from :func:`gradpivot.geometry.backward.gradient_of`.
+            GradPivotError: If compilation fails, or from :func:`gradpivot.geometry.plain_gradient`.
         """
         try:
             if self._dtype is torch.float16:
                 return self._scaled(loss, parameters, together or Replicas())
             with self._forward():
                 value = loss()
-            return gradient_of(value, parameters), float(value.detach())
+            return plain_gradient(value, parameters), value.item()
         except Exception as error:
             if self._compiled is None or not type(error).__module__.startswith(_COMPILERS):
+                _explain(error)
                 raise
             cause = getattr(error, "inner_exception", error)
             message = next((line.strip() for line in str(cause).splitlines() if line.strip()), "")
@@ -121,7 +123,7 @@ class Passes:
 
     def _forward(self) -> AbstractContextManager[object]:
         if self._dtype is None and not torch.is_autocast_enabled(self._device):
-            return nullcontext()
+            return _AS_IT_IS
         return torch.autocast(self._device, dtype=self._dtype, enabled=self._dtype is not None)
 
     def _scaled(
@@ -132,7 +134,7 @@ class Passes:
         while True:
             with self._forward():
                 value = loss()
-            gradient, number = gradient_of(value * self._scale, parameters), float(value.detach())
+            gradient, number = plain_gradient(value * self._scale, parameters), value.item()
             present = [g for g in gradient if g is not None]
             overflow = math.isfinite(number) and not all(bool(g.isfinite().all()) for g in present)
             if not self._should_retry(overflow, together):
@@ -167,3 +169,21 @@ def _check_float32(model: nn.Module, precision: str) -> None:
                 f"precision is {precision}, but the weight {name} is {str(parameter.dtype).removeprefix('torch.')}; "
                 f"use precision='float32' to keep the model's dtype, or call model.float()"
             )
+
+
+@contextmanager
+def explain_single_samples() -> Iterator[None]:
+    """Replace torch's error about a batch of one sample in BatchNorm by one with a way out."""
+    try:
+        yield
+    except ValueError as error:
+        _explain(error)
+        raise
+
+
+def _explain(error: Exception) -> None:
+    """Raise an error with a way out instead of torch's about a batch of one sample."""
+    if isinstance(error, ValueError) and "more than 1 value per channel" in str(error):
+        raise GradPivotError(
+            "BatchNorm in train mode needs more than one sample per batch; use batchnorm='frozen' or another batch_size"
+        ) from None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpivot.errors import GradPivotError, NonFiniteError
-from gradpivot.geometry import gradient_of
+from gradpivot.geometry import plain_gradient
 from gradpivot.runtime import evaluating
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _summed_gradients(
     """Σ∇CE per parameter, in float32 or higher precision."""
     sums = [torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32)) for p in parameters]
     for batch, samples in batches:
-        gradients = gradient_of(task.retain_loss(model, batch), parameters)
+        gradients = plain_gradient(task.retain_loss(model, batch), parameters)
         for total, gradient in zip(sums, gradients, strict=True):
             if gradient is not None:
                 total.add_(gradient, alpha=samples)

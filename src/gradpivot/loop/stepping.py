@@ -100,7 +100,8 @@ class Stepping:
         if self._mask is not None:
             apply_mask(f, self._mask)
             apply_mask(r, self._mask)
-        return self._check_finite(Gradients(f, r, gram_of(f, r), forget_loss, retain_loss))
+        gram = gram_of(f, r, self._running.room)
+        return self._check_finite(Gradients(f, r, gram, forget_loss, retain_loss))
 
     def step(
         self,

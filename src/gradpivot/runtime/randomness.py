@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 import numpy as np
@@ -98,9 +98,15 @@ def rewinder() -> Callable[[], None]:
 class _Draws:
     """Draws for a whole batch and returns this process's part."""
 
-    def __init__(self, start: int, stop: int, total: int, seed: int) -> None:
+    def __init__(self, start: int, stop: int, total: int, seed: int | Callable[[], int]) -> None:
         self._start, self._stop, self._total, self._seed = start, stop, total, seed
         self._generators: dict[torch.device, torch.Generator] = {}
+
+    def __enter__(self) -> None:
+        self._token = _draws.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        _draws.reset(self._token)
 
     def states(self) -> dict[torch.device, torch.Tensor]:
         return {device: generator.get_state() for device, generator in self._generators.items()}
@@ -115,24 +121,20 @@ class _Draws:
                 f"{self._stop - self._start} of the batch's {self._total}; run it in one process"
             )
         if device not in self._generators:
-            self._generators[device] = torch.Generator(device).manual_seed(self._seed)
+            seed = self._seed if isinstance(self._seed, int) else self._seed()
+            self._generators[device] = torch.Generator(device).manual_seed(seed)
         return draw(self._total, self._generators[device])[self._start : self._stop]
 
 
 _draws: ContextVar[_Draws | None] = ContextVar("draws", default=None)
 
 
-@contextmanager
-def drawing_for(start: int, stop: int, total: int, seed: int) -> Iterator[None]:
+def drawing_for(start: int, stop: int, total: int, seed: int | Callable[[], int]) -> AbstractContextManager[None]:
     """Within the block, draw rows for all ``total`` samples of a batch and return rows ``start`` to ``stop``.
 
-    Several processes together then draw what one process would.
+    Several processes together then draw what one process would. A seed given as a function is derived when needed.
     """
-    token = _draws.set(_Draws(start, stop, total, seed))
-    try:
-        yield
-    finally:
-        _draws.reset(token)
+    return _Draws(start, stop, total, seed)
 
 
 def draw_labels(classes: int, count: int, device: torch.device) -> torch.Tensor:

@@ -50,17 +50,17 @@ class Classification(UncertaintyTask):
                 f"floating point, before any argmax"
             )
         given, shape = targets.shape, logits.shape
-        targets = targets.to(logits.device).long().reshape(-1)
-        if len(shape) != 2 or shape[1] < 2 or not shape[0] == targets.shape[0] == (*given, 1)[0]:
+        targets = _flat_labels(targets, logits)
+        if len(shape) != 2 or shape[1] < 2 or not shape[0] == len(targets) == (*given, 1)[0]:
             raise GradPivotError(
                 f"the model returns logits {tuple(shape)} for labels {tuple(given)}; classification needs one label "
                 f"and two or more logits per sample. For sequences or segmentation, write a task with one degree per "
                 f"sample"
             )
         # On other devices this would synchronise on every batch; there torch asserts itself.
-        if targets.device.type == "cpu" and not _within(targets, logits.shape[1]):
+        if targets.is_cpu and not _within(targets, shape[1]):
             raise GradPivotError(
-                f"a label is outside 0 … {logits.shape[1] - 1}, the range of the model's outputs; map labels to it"
+                f"a label is outside 0 … {shape[1] - 1}, the range of the model's outputs; map labels to it"
             )
         return logits, targets
 
@@ -108,7 +108,7 @@ class Classification(UncertaintyTask):
             return Forgetting(loss, (~predictions.correct).double())
         # Without the confidence, which takes several operations and is not needed here.
         logits, targets = self.logits(model, batch)
-        return Forgetting(objective(logits, targets), (logits.detach().argmax(1) != targets).double())
+        return Forgetting(objective(logits, targets), (logits.argmax(1) != targets).double())
 
     def uncertainty(self, model: nn.Module, batch: Any, objective: Objective) -> Forgetting:
         """:meth:`forget_loss` and the uncertainty 1 − p_θ(y|x) of each sample."""
@@ -137,18 +137,30 @@ def _predictions(logits: Tensor, targets: Tensor) -> Predictions:
 
 
 @cache
+def _label_type() -> Any:
+    import torch
+
+    return torch.int64
+
+
+@cache
 def _half_types() -> tuple[Any, ...]:
     import torch
 
     return torch.float16, torch.bfloat16
 
 
+def _flat_labels(targets: Tensor, logits: Tensor) -> Tensor:
+    """Labels as one dimension of int64 beside the logits; even an operation that changes nothing takes time."""
+    if targets.device != logits.device or targets.dtype is not _label_type() or targets.ndim != 1:
+        return targets.to(logits.device).long().reshape(-1)
+    return targets
+
+
 def _within(targets: Tensor, classes: int) -> bool:
-    """Whether all labels are in 0 … classes − 1; one pass, because this runs on every batch."""
-    if targets.numel() == 0:
-        return True
-    least, most = targets.aminmax()
-    return int(least) >= 0 and int(most) < classes
+    """Whether all labels are in 0 … classes − 1."""
+    labels = targets.tolist()
+    return not labels or (min(labels) >= 0 and max(labels) < classes)
 
 
 def _call(model: Callable[..., Any], inputs: Any) -> Any:
