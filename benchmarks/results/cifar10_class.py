@@ -21,11 +21,7 @@ def _label(record: Record) -> str:
     if record.protocol == "paper":
         knob = f"γ = {settings['gamma']:g}" if record.method == "cup" else f"w_f = {settings['forget_weight']:g}"
         return f"{record.series} as printed, {knob}"
-    return f"CUP, γ = {settings['gamma']:g}" + (", frozen BatchNorm" if _is_frozen(record) else "")
-
-
-def _is_frozen(record: Record) -> bool:
-    return bool(record.point.settings["batchnorm"] == "frozen")
+    return f"CUP, γ = {settings['gamma']:g}"
 
 
 def _distance(record: Record, reference: tuple[float, ...]) -> float:
@@ -47,7 +43,7 @@ def _row(record: Record, reference: tuple[float, ...]) -> tuple[str, ...]:
 
 def _near(runs: list[Record], reference: tuple[float, ...]) -> str:
     """Which default runs at γ = 0.9 and 1 end near the retrained model, and which do not."""
-    wanted = [r for r in runs if r.protocol == "clean" and r.point.settings["gamma"] >= 0.9 and not _is_frozen(r)]
+    wanted = [r for r in runs if r.protocol == "clean" and r.point.settings["gamma"] >= 0.9]
     named: dict[bool, list[str]] = {True: [], False: []}
     for record in wanted:
         distance = _distance(record, reference)
@@ -62,7 +58,7 @@ def _near(runs: list[Record], reference: tuple[float, ...]) -> str:
 def _values(records: Records) -> dict[str, str]:
     printed = [r for r in records.runs("cifar10-class") if r.protocol == "paper"]
     found = [*records.runs("cifar10-class-cup"), *printed]
-    others = records.runs("cifar10-other-classes") if records.has("cifar10-other-classes.jsonl.gz") else []
+    others = records.runs("cifar10-other-classes")
     original = next(r for r in found if r.role == "original")
     runs = sorted((r for r in found if r.role == "run"), key=lambda r: (r.protocol, _label(r)))
     reference = _reference(standings([original, *runs]).tables[0])
@@ -70,7 +66,7 @@ def _values(records: Records) -> dict[str, str]:
     rows = [_row(record, reference) for record in (original, *runs, *others)]
     rows.append(("the paper's retrained model", "mean", *map(percent, reference), "0.00", "–", "–"))
     ours = {_label(r): r for r in runs}
-    named = {"frozen": "CUP, γ = 1, frozen BatchNorm", "default": "CUP, γ = 1", "part": "CUP, γ = 0.9"}
+    named = {"default": "CUP, γ = 1", "part": "CUP, γ = 0.9"}
     heads = ("model", "class", "RA %", "UA %", "TA %", "MIA %", "Δ, points", "images", "minutes")
     return {
         **{f"{key}_delta": percent(_distance(ours[name], reference)) for key, name in named.items()},

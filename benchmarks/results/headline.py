@@ -1,4 +1,4 @@
-"""The headline: ten requests, what CUP and the best other method do with them, and what retraining would."""
+"""The headline: what CUP, the best other method and retraining do with a request."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _SWEEPS = {
     "a random tenth of digits": ("digits", "random"),
     "class 3 of MNIST": ("mnist", "class"),
     "a random tenth of MNIST": ("mnist", "random"),
+    "each class of 5,000 Fashion-MNIST images": ("fashion-classes", "class"),
     "class 0 of CIFAR-10, small ResNet": ("cifar10-small", "class"),
 }
 _RECORDS = {

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gradpivot.results import Measure, Record, Series, Table, standings
 
-__all__ = ["markdown", "methods_table", "percent", "rank", "table_for", "worst_ra"]
+__all__ = ["markdown", "mean_ranks", "methods_table", "percent", "rank", "table_for", "worst_ra"]
 
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -43,20 +43,41 @@ def rank(table: Table, measure: str, name: str, *, least: bool = False) -> int:
     return ordered.index(own) + 1
 
 
+def mean_ranks(table: Table, measure: str) -> dict[str, float]:
+    """Each method's place by a measure on a set of runs (less is better), averaged over the sets; ties share theirs."""
+    known = {row.name: row.by_place(measure) for row in table.series}
+    places = set.intersection(*map(set, known.values()))
+    found: dict[str, float] = {}
+    for name, own in known.items():
+        below = [sum(other[p] < own[p] for other in known.values()) for p in places]
+        equal = [sum(other[p] == own[p] for other in known.values()) for p in places]
+        found[name] = sum(b + (e + 1) / 2 for b, e in zip(below, equal, strict=True)) / len(places)
+    return found
+
+
 def methods_table(table: Table) -> str:
     """One row per method: hypervolumes, distance to the retrained model, safety. The best value of a column is bold."""
     # H of records has no attack to leave out.
     without = {"hypervolume_without_mia": "H without MIA ↑"} if table.kind == "class" else {}
     columns = {"hypervolume": "H ↑", **without, "delta": "Δ ↓"}
-    heads = ("method", "settings", *columns.values(), "lowest RA %", "diverged")
+    ranks = mean_ranks(table, "delta") if len(table.forgets) > 1 else {}
+    ranked = ["mean rank by Δ"] if ranks else []
+    heads = ("method", "settings", *columns.values(), *ranked, "lowest RA %", "diverged")
     series = sorted(table.series, key=lambda row: -(_mean(row.measures["hypervolume"]) or 0))
     tops = {
         name: (min if name == "delta" else max)(m for row in series if (m := _mean(row.measures[name])) is not None)
         for name in columns
     }
-    rows = [(*_row(row, columns, tops), f"{row.diverged} of {row.runs}") for row in series]
-    fixed = [(row, "–") for row in (table.original, table.retrained) if row]
-    return markdown(heads, [*((*_row(row, columns, {}), lost) for row, lost in fixed), *rows])
+    rows = [
+        (*_row(row, columns, tops), *([f"{ranks[row.name]:.1f}"] if ranks else []), percent(worst_ra(row), 1),
+         f"{row.diverged} of {row.runs}")
+        for row in series
+    ]  # fmt: skip
+    fixed = [row for row in (table.original, table.retrained) if row]
+    dashes = ["–"] * len(ranked)
+    return markdown(
+        heads, [*((*_row(row, columns, {}), *dashes, percent(worst_ra(row), 1), "–") for row in fixed), *rows]
+    )
 
 
 def _row(series: Series, columns: Iterable[str], tops: Mapping[str, float]) -> tuple[str, ...]:
@@ -70,7 +91,7 @@ def _row(series: Series, columns: Iterable[str], tops: Mapping[str, float]) -> t
             text += f" ± {100 * (value.over_sets.high - value.over_sets.mean):.2f}"
         cells.append(f"**{text}**" if mean is not None and mean == tops.get(measure) else text)
     settings = str(series.largest) if series.role == "run" else "–"
-    return series.name, settings, *cells, percent(worst_ra(series), 1)
+    return series.name, settings, *cells
 
 
 def _mean(measure: Measure | None) -> float | None:
