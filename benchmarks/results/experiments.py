@@ -242,7 +242,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         cost="40 min", run=_sweep("benchmarks/results/recipes/cifar10-classes.yaml"), quick=False, data=("cifar10",)
     ),
     "ddpm": Experiment(
-        cost="2 h", run=_generators("mnist-ddpm", "ddpm-samples.png", "--without", "sa"), quick=False, data=("mnist",)
+        cost="2 h", run=_generators("mnist-ddpm", "ddpm-samples.png", "--methods", "cup"), quick=False, data=("mnist",)
     ),
     "fashion-classes": Experiment(
         cost="40 min",
@@ -251,7 +251,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         data=("fashion-mnist",),
     ),
     "ddpm-seeds": Experiment(
-        cost="1 h", run=_script("generation.py", "--store", "runs/results/ddpm"), quick=False, data=("mnist",)
+        cost="1 h",
+        run=_script("generation.py", "--store", "runs/results/ddpm", "--samples", "100"),
+        quick=False,
+        data=("mnist",),
     ),
     "cifar10-class-cup": Experiment(
         cost="1 h",
