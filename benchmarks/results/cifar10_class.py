@@ -58,7 +58,7 @@ def _near(runs: list[Record], reference: tuple[float, ...]) -> str:
 def _values(records: Records) -> dict[str, str]:
     printed = [r for r in records.runs("cifar10-class") if r.protocol == "paper"]
     found = [*records.runs("cifar10-class-cup"), *printed]
-    others = records.runs("cifar10-other-classes")
+    others = records.runs("cifar10-other-classes") if records.has("cifar10-other-classes.jsonl.gz") else []
     original = next(r for r in found if r.role == "original")
     runs = sorted((r for r in found if r.role == "run"), key=lambda r: (r.protocol, _label(r)))
     reference = _reference(standings([original, *runs]).tables[0])
