@@ -94,10 +94,28 @@ def _leads(table: Table) -> tuple[int, int]:
 
 
 def _separated(table: Table) -> str:
-    """How many other methods the intervals of the paired difference in Δ separate from CUP, or who leads instead."""
+    """Who leads by Δ, how sure that is, and how far the leader's and CUP's closest runs are from retraining."""
     ranking = next(ranking for ranking in table.rankings if ranking.criterion == "delta")
     apart = sum(rival.verdict in ("separated", "unsettled") for rival in ranking.rivals)
-    return f"{ranking.leader} leads by Δ; its paired difference is above zero against {apart} of {len(ranking.rivals)}"
+    verdict = next((f", and CUP is {rival.verdict}" for rival in ranking.rivals if rival.name == "CUP"), "")
+    gaps = "; ".join(
+        f"{row.name} {', '.join(_gap(row, table, name) for name in ('ra', 'ua', 'ta'))}"
+        for row in table.series
+        if row.name in ("CUP", ranking.leader)
+    )
+    return (
+        f"{ranking.leader} leads by Δ: its paired difference is above zero against {apart} of "
+        f"{len(ranking.rivals)}{verdict}. The closest runs' RA, UA and TA differ from retraining's in the mean by "
+        f"(points): {gaps}"
+    )
+
+
+def _gap(row: Series, table: Table, name: str) -> str:
+    assert table.retrained is not None
+    mine, theirs = _over(row, name), _over(table.retrained, name)
+    assert mine is not None
+    assert theirs is not None
+    return f"{100 * (mine - theirs):+.1f}"
 
 
 def _over(series: Series, measure: str) -> float | None:
