@@ -225,10 +225,11 @@ def separate_and_together(problem: Problem, count: int, alone: int = 2) -> tuple
 
 def on_all_cores(repeats: int) -> dict[str, Any]:
     """Shadow models a second of wall-clock time, by as many processes as cores: one program each, or one by one."""
-    name, cores, together, alone = "ratios:digits_mlp", os.cpu_count() or 1, 64, 8
-    # Workers search it for this problem.
-    path = (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))
-    os.environ["PYTHONPATH"] = os.pathsep.join(part for part in path if part)
+    name, cores, together, alone = "benchmarks.ratios:digits_mlp", os.cpu_count() or 1, 64, 8
+    # This process and the workers look for the problem there.
+    root = str(Path(__file__).parents[1])
+    sys.path.insert(0, root)
+    os.environ["PYTHONPATH"] = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH")) if part)
     cells = world_cells(setting_of(name, 1, "cpu"), {"kind": "class", "classes": [3]}, together, {})
     shadows = [cell for cell in cells if cell.role == "original"]
     seconds = []
