@@ -131,21 +131,15 @@ def _depths(found: Records) -> str:
     return markdown(heads, rows)
 
 
-def _generator(found: Records) -> str:
-    rows = generators.seed_means(found)
-    heads = ("model", "3s still recognised %", "other digits recognised %", "Fréchet distance",
-             "back after 20 steps on 20 images %", "seconds")  # fmt: skip
-    return markdown(
-        heads,
-        ((row["model"], percent(row["left"], 1), percent(row["kept"], 2), f"{row['fd']:.2f}", percent(row["all"], 0),
-          f"{row['seconds']:.0f}") for row in rows),
-    )  # fmt: skip
-
-
 def _values(found: Records) -> dict[str, str]:
     swept = [_swept(found, request, *where) for request, where in _SWEEPS.items()]
     deleted = [_deleted(found, request, experiment) for request, experiment in _RECORDS.items()]
-    return {"swept": _table(swept), "deleted": _table(deleted), "depth": _depths(found), "generator": _generator(found)}
+    return {
+        "swept": _table(swept),
+        "deleted": _table(deleted),
+        "depth": _depths(found),
+        "generator": generators.headline(found),
+    }
 
 
 PAGE = Page(name="index", values=_values)
