@@ -7,6 +7,7 @@ have wrapped its ``forward``. The calls of :func:`torch.nn.functional.batch_norm
 from __future__ import annotations
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -65,9 +66,9 @@ class _Intercepted(TorchFunctionMode):
                 return self.normalised(call.arguments)
         return func(*args, **(kwargs or {}))
 
+    @abstractmethod
     def normalised(self, call: dict[str, Any]) -> Tensor:
         """The result of a call."""
-        raise NotImplementedError
 
 
 class _Recording(_Intercepted):
