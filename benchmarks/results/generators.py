@@ -135,10 +135,11 @@ def _seeds(records: Records) -> str:
 
 {table}
 
-A copy of each model is trained on 20 real images of the 3: only the embedding of its label, or all weights. Share of 100 samples recognised as a 3, means over the seeds:
+A copy of each model is trained on 20 real images of the 3: only the embedding of its label, or all weights.
+Share of 100 samples recognised as a 3, means over the seeds:
 
 {back}
-"""  # noqa: E501 - a line of Markdown is a paragraph
+"""
 
 
 def seed_means(records: Records) -> list[dict[str, Any]]:
